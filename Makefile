@@ -1,0 +1,84 @@
+# Everything a newcomer needs: `make run` and `make test` install what they use into .venv.
+
+PYTHON ?= python3
+JOBS ?= 2
+ARGS ?=
+MINUTES ?=
+LOCK_FLAGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+INSTALL := $(BIN)/python -m pip install -qq --require-hashes
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench acceptance lock clean
+
+help: ## show this list
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+
+run: $(VENV)/.runtime ## run the demo: agents, a crash, a reclaimed lease, a dead letter
+	@$(BIN)/relaymesh demo
+
+test: lint ## lint, then every test (ARGS='-k lane' picks some, JOBS=4 runs more at once)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+lint: $(VENV)/.dev ## ruff, mypy --strict and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench ## measure against other queues (ARGS is passed on)
+	@$(BIN)/python -m bench $(ARGS)
+
+acceptance: $(VENV)/.dev ## the long crash test (MINUTES=2 shortens it, ARGS is passed on)
+	@$(BIN)/python -m acceptance $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+lock: $(VENV)/.lock ## pin and hash requirements/*.txt again (LOCK_FLAGS=--upgrade takes newer versions)
+	$(COMPILE) requirements/build.in -o requirements/build.txt
+	$(COMPILE) pyproject.toml -c requirements/build.txt -o requirements/runtime.txt
+	$(COMPILE) pyproject.toml --extra fast requirements/dev.in -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra fast requirements/bench.in -o requirements/bench.txt
+	$(COMPILE) requirements/lock.in -o requirements/lock.txt
+
+clean: ## remove .venv, caches and build output
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests bench acceptance -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# One resolution for every platform and for every Python from 3.11 on.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command "make lock" $(LOCK_FLAGS)
+
+# Each stamp is newer than what it was made from, so a changed file installs again and nothing else does.
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "RelayMesh needs Python 3.11 or newer, and '$(PYTHON)' is not: try make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; \
+		exit 1; }
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: $(VENV)/.created requirements/build.txt requirements/runtime.txt pyproject.toml
+	@echo "installing RelayMesh"
+	@$(INSTALL) -r requirements/build.txt -r requirements/runtime.txt
+	@$(BIN)/python -m pip install -qq --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
+	@echo "installing what the checks need"
+	@$(INSTALL) -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.runtime requirements/bench.txt
+	@echo "installing what the bench compares with"
+	@$(INSTALL) -r requirements/bench.txt
+	@touch $@
+
+$(VENV)/.lock: $(VENV)/.created requirements/lock.txt
+	@$(INSTALL) -r requirements/lock.txt
+	@touch $@

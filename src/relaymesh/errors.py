@@ -1,0 +1,194 @@
+"""One error tree. Each error says whose fault it is, what happened, and what to do next.
+
+Every error carries four things a tired reader needs: `code` (stable, for programs),
+the message (what happened, to which mailbox, message or file), `hint` (the next thing
+to do) and `retryable` (whether the same call may succeed later, unchanged).
+
+    MeshError
+    ├── SenderError            the call was wrong: repeating it unchanged cannot help
+    │   ├── InvalidEnvelope        INVALID_MESSAGE
+    │   ├── PayloadTooLarge        PAYLOAD_TOO_LARGE
+    │   ├── UnknownRecipient       UNKNOWN_RECIPIENT
+    │   ├── Conflict               CONFLICT
+    │   ├── InvalidSettings        INVALID_SETTINGS
+    │   └── NotFound               NOT_FOUND
+    ├── Refused                the mesh is at a limit: the same call may work later
+    │   ├── MailboxFull            MAILBOX_FULL
+    │   ├── DiskFloor              DISK_FLOOR
+    │   └── StoreLagging           STORE_LAGGING
+    ├── LeaseLost              LEASE_LOST: the delivery now belongs to somebody else
+    ├── NoAnswer               NO_ANSWER: a question ended without an answer
+    ├── Closed                 CLOSED: this mesh was closed, or its process was forked
+    └── DirectoryError         the data directory cannot be used
+        ├── DirectoryInUse         DIRECTORY_IN_USE
+        ├── JournalPoisoned        JOURNAL_POISONED
+        ├── JournalDamaged         JOURNAL_DAMAGED
+        ├── FormatTooNew           FORMAT_TOO_NEW
+        └── StoreMisconfigured     STORE_MISCONFIGURED
+
+`Empty` is `queue.Empty`'s child, so code written for `queue.Queue` keeps working.
+"""
+
+from __future__ import annotations
+
+import queue
+from typing import ClassVar
+
+__all__ = [
+    "Closed",
+    "Conflict",
+    "DirectoryError",
+    "DirectoryInUse",
+    "DiskFloor",
+    "Empty",
+    "FormatTooNew",
+    "InvalidEnvelope",
+    "InvalidSettings",
+    "JournalDamaged",
+    "JournalPoisoned",
+    "LeaseLost",
+    "MailboxFull",
+    "MeshError",
+    "NoAnswer",
+    "NotFound",
+    "PayloadTooLarge",
+    "Refused",
+    "SenderError",
+    "StoreLagging",
+    "StoreMisconfigured",
+    "UnknownRecipient",
+]
+
+
+class MeshError(Exception):
+    """Everything RelayMesh raises on purpose, except `Empty`."""
+
+    code: ClassVar[str] = "MESH_ERROR"
+    retryable: ClassVar[bool] = False
+    default_hint: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = self.default_hint if hint is None else hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class SenderError(MeshError):
+    """The call itself was wrong; nothing was written."""
+
+
+class InvalidEnvelope(SenderError):
+    code = "INVALID_MESSAGE"
+    default_hint = "nothing was written; correct the named field and send again"
+
+
+class PayloadTooLarge(SenderError):
+    code = "PAYLOAD_TOO_LARGE"
+    default_hint = "send a reference (a path or a URL) in place of the data, or raise payload_bytes_max"
+
+
+class UnknownRecipient(SenderError):
+    code = "UNKNOWN_RECIPIENT"
+    default_hint = "create the mailbox first with mesh.agent(name), or check the spelling"
+
+
+class Conflict(SenderError):
+    code = "CONFLICT"
+    default_hint = "use a new id for new content; the same id must carry the same content"
+
+
+class InvalidSettings(SenderError):
+    code = "INVALID_SETTINGS"
+    default_hint = "see docs/reference/settings.md for names, ranges and defaults"
+
+
+class NotFound(SenderError):
+    code = "NOT_FOUND"
+    default_hint = "list what is there first: relaymesh dlq list"
+
+
+class Refused(MeshError):
+    """The mesh is at a limit and says so; nothing was written."""
+
+    retryable = True
+
+
+class MailboxFull(Refused):
+    code = "MAILBOX_FULL"
+    default_hint = "let its consumer catch up, pass timeout= to wait for room, or raise its capacity"
+
+
+class DiskFloor(Refused):
+    code = "DISK_FLOOR"
+    default_hint = (
+        "free space on the data directory's disk; acks and reads still work, sends resume by themselves"
+    )
+
+
+class StoreLagging(Refused):
+    code = "STORE_LAGGING"
+    default_hint = "the SQLite projection is behind; slow down, or see relaymesh doctor"
+
+
+class LeaseLost(MeshError):
+    """The token is stale: the lease expired, was settled, or its holder was replaced."""
+
+    code = "LEASE_LOST"
+    default_hint = "discard this result; the message is delivered again, or was settled by its new holder"
+
+
+class NoAnswer(MeshError):
+    """A question ended in a terminal state that is not an answer."""
+
+    code = "NO_ANSWER"
+    default_hint = "see the dead letter of the question: relaymesh dlq list"
+
+
+class Closed(MeshError):
+    code = "CLOSED"
+    default_hint = "open a new Mesh; after fork() the child must open its own"
+
+
+class DirectoryError(MeshError):
+    """The data directory cannot be used as it is."""
+
+
+class DirectoryInUse(DirectoryError):
+    code = "DIRECTORY_IN_USE"
+    retryable = True
+    default_hint = "stop the other process, or give this one a directory of its own"
+
+
+class JournalPoisoned(DirectoryError):
+    """A write or sync failed. What was not receipted has an unknown outcome."""
+
+    code = "JOURNAL_POISONED"
+    default_hint = (
+        "check the disk, then restart: recovery keeps everything receipted; send again with the same id"
+    )
+
+
+class JournalDamaged(DirectoryError):
+    """Acknowledged data does not read back. Nothing was truncated or skipped."""
+
+    code = "JOURNAL_DAMAGED"
+    default_hint = "run relaymesh journal verify; restore the named segment from a copy, do not delete it"
+
+
+class FormatTooNew(DirectoryError):
+    code = "FORMAT_TOO_NEW"
+    default_hint = "this directory was written by a newer RelayMesh; upgrade this one"
+
+
+class StoreMisconfigured(DirectoryError):
+    code = "STORE_MISCONFIGURED"
+    default_hint = (
+        "the database refused a required setting; check the file system, or run relaymesh store rebuild"
+    )
+
+
+class Empty(queue.Empty):
+    """Nothing arrived within the timeout."""
