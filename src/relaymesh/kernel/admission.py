@@ -1,0 +1,185 @@
+"""Sending and publishing: what is let in, what was there already, what is refused.
+
+A command is admitted whole or not at all: everything is checked before anything is emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from relaymesh.errors import Conflict, MailboxFull
+from relaymesh.kernel.commands import Publish, Send
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.dedup import WINDOW_MS, Seen, digest_of
+from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.exits import bury
+from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.records import Accepted, Published
+from relaymesh.kernel.state import topic_target
+from relaymesh.kernel.step import Receipt
+
+Groups = Sequence[tuple[str, Sequence[Envelope]]]
+Known = Mapping[tuple[str, str], Seen] | None
+Prior = dict[int, Receipt | int]
+"""By position in the command: the receipt of a message known before, or the position of its twin."""
+
+
+def send(decision: Decision, command: Send) -> list[Receipt]:
+    """Accept messages into mailboxes. Receipts in the order given."""
+    return accept(decision, command.groups, command.known, command.minted)
+
+
+def accept(decision: Decision, groups: Groups, known: Known = None, minted: bool = False) -> list[Receipt]:
+    fresh: list[tuple[str, list[Envelope]]] = []
+    prior: Prior = {}
+    position = 0
+    asked: dict[str, list[int]] = {}
+    here: dict[tuple[str, str], tuple[Envelope, int]] = {}
+    for address, envelopes in groups:
+        mailbox = decision.mailbox(address)
+        if minted:
+            new = list(envelopes)
+        else:
+            new = _unknown_only(decision, address, envelopes, known, prior, here, position)
+            position += len(envelopes)
+        if new:
+            fresh.append((address, new))
+            _require_room(mailbox, new, asked.setdefault(address, [0, 0]))
+    receipts: list[Receipt] = []
+    for address, new in fresh:
+        base = decision.state.sequence
+        decision.emit(Accepted(len(new), decision.now, address, new))
+        receipts += _receipts(new, base, decision.now, 1)
+    decision.after_sync()
+    return _in_order(receipts, prior) if prior else receipts
+
+
+def _receipts(new: list[Envelope], base: int, now: int, targets: int) -> list[Receipt]:
+    return [
+        Receipt(
+            envelope.id, sequence, False, targets, now + envelope.delay_ms if envelope.delay_ms > 0 else 0
+        )
+        for sequence, envelope in enumerate(new, base)
+    ]
+
+
+def _require_room(mailbox: Mailbox, new: Sequence[Envelope], asked: list[int]) -> None:
+    """`asked` is what this command already wants of the mailbox: messages, bytes."""
+    asked[0] += len(new)
+    asked[1] += sum([len(envelope.content) for envelope in new])
+    if not mailbox.room_for(asked[0], asked[1]):
+        settings = mailbox.settings
+        raise MailboxFull(
+            f"mailbox {mailbox.address} is full: it holds {len(mailbox.entries)} of {settings.capacity} messages"
+            f" and {mailbox.bytes} of {settings.capacity_bytes} bytes; {asked[0]} more were sent"
+        )
+
+
+def _unknown_only(
+    decision: Decision,
+    target: str,
+    envelopes: Sequence[Envelope],
+    known: Known,
+    prior: Prior,
+    here: dict[tuple[str, str], tuple[Envelope, int]],
+    position: int,
+) -> list[Envelope]:
+    """The envelopes this target has not seen; what is to be answered for the others goes into `prior`.
+
+    `here` is what this command itself brings so far, with its position.
+    """
+    seen = decision.state.admitted.of(target)
+    new: list[Envelope] = []
+    for i, envelope in enumerate(envelopes, position):
+        id = envelope.id
+        found = seen.get(id)
+        if found is None and known is not None:
+            found = known.get((target, id))
+        if found is not None and not _forgotten(found, decision.now):
+            prior[i] = _same_again(target, envelope, found)
+            continue
+        first = here.setdefault((target, id), (envelope, i))
+        if first[1] == i:
+            new.append(envelope)
+        elif first[0].content != envelope.content:
+            raise _conflict(target, id)
+        else:
+            prior[i] = first[1]
+    return new
+
+
+def _forgotten(found: Entry | Seen, now: int) -> bool:
+    return isinstance(found, Seen) and found.at + WINDOW_MS <= now
+
+
+def _same_again(target: str, envelope: Envelope, found: Entry | Seen) -> Receipt:
+    """The receipt of the original, or a conflict when the content differs."""
+    if isinstance(found, Seen):
+        if found.digest != digest_of(envelope.content):
+            raise _conflict(target, envelope.id)
+        due, accepted_at, targets = found.due, found.at, found.targets
+    else:
+        if found.envelope.content != envelope.content:
+            raise _conflict(target, envelope.id)
+        due, accepted_at, targets = found.due_at, found.accepted_at, 1
+    return Receipt(envelope.id, found.sequence, True, targets, due if due > accepted_at else 0)
+
+
+def _conflict(target: str, id: str) -> Conflict:
+    return Conflict(f"id {id!r} was already sent to {target} with other content")
+
+
+def _in_order(receipts: list[Receipt], prior: Prior) -> list[Receipt]:
+    """Merge receipts of new messages with those of known ones, by position in the command."""
+    fresh = iter(receipts)
+    merged: list[Receipt] = []
+    for i in range(len(receipts) + len(prior)):
+        answer = prior.get(i)
+        if answer is None:
+            merged.append(next(fresh))
+        elif isinstance(answer, Receipt):
+            merged.append(answer)
+        else:
+            merged.append(msgspec.structs.replace(merged[answer], duplicate=True))
+    return merged
+
+
+def publish(decision: Decision, command: Publish) -> list[Receipt]:
+    """One record, whatever the fan-out. A full subscription refuses it whole or dead-letters its own copy."""
+    state = decision.state
+    prior: Prior = {}
+    if command.minted:
+        new = list(command.envelopes)
+    else:
+        target = topic_target(command.topic)
+        new = _unknown_only(decision, target, command.envelopes, command.known, prior, {}, 0)
+    receipts: list[Receipt] = []
+    if new:
+        mailboxes = [state.mailboxes[address] for address in state.subscriptions.route(command.topic)]
+        fitting = [_that_fit(mailbox, new) for mailbox in mailboxes]
+        base = state.sequence
+        decision.emit(Published(len(new), decision.now, command.topic, len(mailboxes), new))
+        receipts = _receipts(new, base, decision.now, len(mailboxes))
+        for mailbox, fit in zip(mailboxes, fitting, strict=True):
+            if fit < len(new):
+                overflowing = [mailbox.entries[base + i] for i in range(fit, len(new))]
+                bury(decision, mailbox, overflowing, "mailbox_full", alert=True)
+    decision.after_sync()
+    return _in_order(receipts, prior) if prior else receipts
+
+
+def _that_fit(mailbox: Mailbox, new: Sequence[Envelope]) -> int:
+    """How many of these, from the first, find room; a mailbox that rejects takes all or raises."""
+    if mailbox.room_for(len(new), sum([len(envelope.content) for envelope in new])):
+        return len(new)
+    if mailbox.settings.overflow == "reject":
+        _require_room(mailbox, new, [0, 0])
+    size = 0
+    for i, envelope in enumerate(new):
+        size += len(envelope.content)
+        if not mailbox.room_for(i + 1, size):
+            return i
+    return len(new)

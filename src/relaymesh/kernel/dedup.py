@@ -1,0 +1,97 @@
+"""Dedup at admission: the same id to the same target within the window is the same message.
+
+While a message is unsettled its entry answers for it, content and all. Once settled, a `Seen`
+of some 100 bytes stays in its place for the window (24 h). The newest of them are kept in
+memory; older ones may be forgotten here once the store has them, and then the shell looks an
+id up in the store before the step. `horizon` says which ids need that: everything accepted
+after it is still in memory, so an id made after it cannot be known to the store alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+import xxhash
+
+from relaymesh.kernel.entry import Entry
+
+DIGEST_ALGORITHM = "xxh3-128"
+WINDOW_MS = 86_400_000
+REMEMBERED_MAX = 100_000
+
+
+def digest_of(content: bytes) -> bytes:
+    """Tells equal content from other content. Not a signature: a sender can only fool itself."""
+    return xxhash.xxh3_128_digest(content)
+
+
+class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What is left of an admitted message: enough to give its receipt again."""
+
+    sequence: int
+    at: int
+    digest: bytes
+    targets: int = 1
+    due: int = 0
+
+
+class Admitted:
+    """Every id admitted within the window, by target (a mailbox or a topic)."""
+
+    __slots__ = ("_by_target", "_order", "horizon", "remembered_max")
+
+    def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
+        self._by_target: dict[str, dict[str, Entry | Seen]] = {}
+        self._order: deque[tuple[Seen, str, str]] = deque()
+        self.horizon = -1
+        self.remembered_max = remembered_max
+
+    def of(self, target: str) -> dict[str, Entry | Seen]:
+        """The ids of one target, to be read and added to in a loop."""
+        known = self._by_target.get(target)
+        if known is None:
+            known = self._by_target[target] = {}
+        return known
+
+    def settle(self, target: str, entry: Entry) -> None:
+        """The entry is gone; its id stays."""
+        self.remember(
+            target,
+            entry.envelope.id,
+            Seen(entry.sequence, entry.accepted_at, digest_of(entry.envelope.content), 1, entry.due_at),
+        )
+
+    def remember(self, target: str, id: str, seen: Seen) -> None:
+        self.of(target)[id] = seen
+        self._order.append((seen, target, id))
+
+    def forget(self, stored_through: int, now: int) -> None:
+        """Drop what is past the window, and what the store has beyond the newest `remembered_max`."""
+        order = self._order
+        while order:
+            seen, target, id = order[0]
+            expired = seen.at + WINDOW_MS <= now
+            if not expired and (len(order) <= self.remembered_max or seen.sequence >= stored_through):
+                return
+            order.popleft()
+            if not expired:
+                self.horizon = max(self.horizon, seen.at)
+            known = self._by_target[target]
+            if known.get(id) is seen:
+                del known[id]
+                if not known:
+                    del self._by_target[target]
+
+    def remembered(self) -> list[tuple[str, str, Seen]]:
+        """Settled ids in the order they were settled, for a checkpoint; without those admitted again since."""
+        by_target = self._by_target
+        return [
+            (target, id, seen)
+            for seen, target, id in self._order
+            if by_target.get(target, {}).get(id) is seen
+        ]
+
+    @property
+    def remembered_count(self) -> int:
+        return len(self._order)

@@ -1,0 +1,116 @@
+"""An entry: one message in one mailbox, from acceptance until it is settled.
+
+`TRANSITIONS` holds every change of state there is. Entries, leases and grants point at each
+other and are left out of cyclic garbage collection (`gc=False`), so whoever settles an entry
+cuts those links.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.records import Failure
+
+if TYPE_CHECKING:
+    from relaymesh.kernel.lane import Lane
+
+DELAYED, READY, LEASED, SETTLED = range(4)
+STATE_NAMES = ("delayed", "ready", "leased", "settled")
+
+TRANSITIONS: dict[tuple[int, str], tuple[int, ...]] = {
+    (DELAYED, "due"): (READY,),
+    (DELAYED, "forced"): (READY,),
+    (DELAYED, "expired"): (SETTLED,),
+    (DELAYED, "overflowed"): (SETTLED,),
+    (DELAYED, "dropped"): (SETTLED,),
+    (READY, "granted"): (LEASED,),
+    (READY, "expired"): (SETTLED,),
+    (READY, "overflowed"): (SETTLED,),
+    (READY, "dropped"): (SETTLED,),
+    (READY, "already_done"): (SETTLED,),
+    (LEASED, "acked"): (SETTLED,),
+    (LEASED, "dropped"): (SETTLED,),
+    (LEASED, "dead_lettered"): (SETTLED,),
+    (LEASED, "retried"): (DELAYED, READY),
+    (LEASED, "deferred"): (DELAYED, READY),
+    (LEASED, "lease_expired"): (DELAYED, READY),
+    (LEASED, "holder_lost"): (READY,),
+    (LEASED, "released"): (READY,),
+}
+"""Where each event may lead. Two places: to wait for its time, or at once when that time is now.
+
+`docs/explanation/lifecycle.md` draws this table.
+"""
+
+
+class Entry(msgspec.Struct, gc=False, eq=False):
+    """A message in a mailbox. Only `Kernel.apply` and its parts change it."""
+
+    envelope: Envelope
+    sequence: int
+    accepted_at: int
+    due_at: int
+    """When it first may be seen: the base of its TTL and its place in its lane."""
+    ready_at: int
+    """When it may next be delivered: `due_at`, or the time of its next retry."""
+    ready_sequence: int
+    """The event that made it deliverable, which must be synced before a delivery leaves."""
+    priority: int
+    state: int = READY
+    attempts: int = 0
+    deferrals: int = 0
+    redrives: int = 0
+    completed: bool = False
+    failures: list[Failure] | None = None
+    lane: Lane | None = None
+    lease: Lease | None = None
+    queued: int = 0
+    """Volatile. Under which priority it stands among the ready, or 1 while it waits in its lane."""
+
+    @property
+    def expires_at(self) -> int:
+        """When it expires if still pending; 0 for never."""
+        ttl = self.envelope.ttl_ms
+        return self.due_at + ttl if ttl else 0
+
+
+class Lease(msgspec.Struct, gc=False, eq=False):
+    """One delivery: who may settle an entry, and until when. Also what the receiver is handed."""
+
+    token: int
+    entry: Entry
+    envelope: Envelope
+    attempt: int
+    deadline: int
+    grant: Grant
+
+
+class Grant(msgspec.Struct, gc=False, eq=False):
+    """Leases given out together, to one holder, for one length of time."""
+
+    mailbox: str
+    holder: str
+    deadline: int
+    length: int
+    leases: dict[int, Lease]
+    """Those still held, by token: one that ends is taken out, so that no cycle outlives it."""
+    remote: bool = False
+
+
+TOKEN_COUNTER_BITS = 40
+
+
+def format_token(token: int, partition: int = 0) -> str:
+    """`partition.epoch.counter`, as clients see it."""
+    return f"{partition}.{token >> TOKEN_COUNTER_BITS}.{token & ((1 << TOKEN_COUNTER_BITS) - 1)}"
+
+
+def parse_token(text: str) -> int | None:
+    """The inverse of `format_token`; None for anything else."""
+    parts = text.split(".")
+    if len(parts) != 3 or not all(part.isdecimal() and part.isascii() for part in parts):
+        return None
+    return int(parts[1]) << TOKEN_COUNTER_BITS | int(parts[2])

@@ -1,0 +1,84 @@
+"""The envelope: everything about a message that travels with it.
+
+Built and checked once at the edge (`relaymesh.wire`); here it is a plain, immutable value.
+Fields are encoded by position in the journal, so new ones are only ever appended, with a
+default.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+TTL_MS_DEFAULT = 3_600_000
+PRIORITY_DEFAULT = 3
+
+
+class Priority(IntEnum):
+    """1 goes first. Tiers: {1, 2} high, {3} normal, {4, 5} low."""
+
+    CRITICAL = 1
+    HIGH = 2
+    NORMAL = 3
+    LOW = 4
+    BACKGROUND = 5
+
+
+PRIORITY_NAMES: dict[str, int] = {
+    "critical": 1,
+    "urgent": 1,
+    "high": 2,
+    "normal": 3,
+    "medium": 3,
+    "low": 4,
+    "background": 5,
+}
+
+PRIORITY_BY_TYPE: dict[str, int] = {
+    "error": 1,
+    "task_assign": 2,
+    "task_complete": 2,
+    "status_report": 4,
+    "heartbeat": 5,
+}
+
+CONTROL_TYPES = frozenset({"heartbeat", "ping", "pong", "ack", "nack"})
+"""Control frames answer a live connection. They are never queued by a sender; the mesh itself
+puts `ack` and `nack` into the mailbox of a sender that asked for them (`requires_ack`)."""
+
+
+class Encoding(IntEnum):
+    """How `Envelope.content` is to be read."""
+
+    JSON = 0
+    BYTES = 1
+
+
+class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One message, without its recipient: the record that accepts it names that."""
+
+    id: str
+    sender: str
+    content: bytes
+    encoding: int = 0
+    type: str = "message"
+    priority: int = PRIORITY_DEFAULT
+    ttl_ms: int = TTL_MS_DEFAULT
+    delay_ms: int = 0
+    task: str | None = None
+    key: str | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    requires_ack: bool = False
+    tags: tuple[str, ...] = ()
+    trace: str | None = None
+    max_retries: int | None = None
+    timestamp_ms: int | None = None
+    extra: bytes | None = None
+    origin: str | None = None
+
+    @property
+    def size(self) -> int:
+        """What this message counts for against a mailbox's capacity in bytes."""
+        return len(self.content)

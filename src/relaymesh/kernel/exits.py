@@ -1,0 +1,103 @@
+"""Where failures end: dead letters, and the word to a sender that asked for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.leases import give_back
+from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.records import Accepted, Acked, DeadLettered, Dropped, Failure
+from relaymesh.kernel.step import Ended
+
+
+def bury(
+    decision: Decision,
+    mailbox: Mailbox,
+    entries: list[Entry],
+    reason: str,
+    failures: Sequence[Failure] = (),
+    alert: bool = False,
+) -> None:
+    """Dead-letter entries, pending or leased, and tell senders that asked to be told."""
+    sequences = [entry.sequence for entry in entries]
+    later: list[Lease] = []
+    if mailbox.settings.halt_on_dead_letter:
+        for entry in entries:
+            later.extend(mailbox.leases_after(entry.lease) if entry.lease is not None else ())
+    decision.emit(
+        DeadLettered(
+            len(sequences), decision.now, mailbox.address, sequences, reason, list(failures), alert=alert
+        )
+    )
+    give_back(decision, mailbox.address, later)
+    decision.step.freed = True
+    for i, entry in enumerate(entries):
+        failure = failures[i] if failures else Failure(entry.attempts, decision.now, reason)
+        refused(decision, mailbox.address, entry, failure, "dead_letter", alert)
+
+
+def finish(decision: Decision, address: str, entries: list[Entry]) -> None:
+    """Settle entries as done, and tell senders that asked to be told."""
+    decision.emit(Acked(len(entries), decision.now, address, [entry.sequence for entry in entries]))
+    decision.step.freed = True
+    for entry in entries:
+        if entry.attempts > 1:
+            id = entry.envelope.id
+            decision.ended(Ended(address, id, entry.attempts, "", False, "success"))
+        if entry.envelope.requires_ack:
+            notify(decision, address, entry.envelope, None)
+
+
+def drop(decision: Decision, address: str, entries: list[Entry], failure: Failure) -> None:
+    """Settle entries without a dead letter, counted, and tell senders that asked to be told."""
+    sequences = [entry.sequence for entry in entries]
+    decision.emit(Dropped(len(entries), decision.now, address, sequences, failure.code))
+    decision.step.freed = True
+    for entry in entries:
+        refused(decision, address, entry, failure, "dropped")
+
+
+def refused(
+    decision: Decision, address: str, entry: Entry, failure: Failure, final_state: str, alert: bool = False
+) -> None:
+    """The message will never be done here: one log line, and the word to whoever waits for it."""
+    id = entry.envelope.id
+    decision.ended(
+        Ended(address, id, entry.attempts, failure.code, False, final_state, failure.reason, alert)
+    )
+    if wants_nack(entry.envelope):
+        notify(decision, address, entry.envelope, failure)
+
+
+def wants_nack(envelope: Envelope) -> bool:
+    """Whoever asked for an ack, or asked a question, is told when there will be none."""
+    return envelope.requires_ack or envelope.type == "question"
+
+
+def notify(decision: Decision, receiver: str, envelope: Envelope, failure: Failure | None) -> None:
+    """Put `ack` or `nack` into the sender's mailbox, which need not have room for it."""
+    mailbox = decision.state.mailboxes.get(envelope.reply_to or envelope.sender)
+    if mailbox is None:
+        return
+    content: dict[str, object] = {
+        "originalMessageId": envelope.id,
+        "success": failure is None,
+        "timestampMs": decision.now,
+    }
+    if failure is not None:
+        content["error"] = {"code": failure.code, "message": failure.reason}
+    kind = "ack" if failure is None else "nack"
+    question = envelope.type == "question" and envelope.correlation_id is not None
+    notice = Envelope(
+        id=f"{kind}-{decision.state.partition}-{decision.state.sequence}",
+        sender=receiver,
+        content=msgspec.json.encode(content),
+        type=kind,
+        correlation_id=envelope.correlation_id if question else envelope.id,
+    )
+    decision.emit(Accepted(1, decision.now, mailbox.address, [notice]))

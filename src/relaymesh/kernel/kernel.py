@@ -1,0 +1,123 @@
+"""The kernel: commands in, steps out.
+
+`step` lets time pass, decides the command, and serves whoever waits. Deciding means looking at
+the state and emitting records; `emit` applies each at once, so a later decision of the same
+step sees it. A command that is refused emits nothing of its own.
+
+A step that ends in any other exception (a defect, an interrupt) may have applied records that no
+journal will ever see: the kernel then refuses every further step, and a restart replays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from relaymesh.errors import Closed, MeshError
+from relaymesh.kernel import admission, delivery, leases, lifecycle, redrive, settlement
+from relaymesh.kernel.commands import (
+    Ack,
+    Command,
+    Complete,
+    Expect,
+    Extend,
+    ForceDelayed,
+    Forgo,
+    Nack,
+    OpenMailbox,
+    Publish,
+    PurgeDeadLetters,
+    Receive,
+    Redrive,
+    Release,
+    Reprioritise,
+    Send,
+    Settle,
+    Start,
+    Stop,
+    Subscribe,
+    Tick,
+    Unexpect,
+    Unsubscribe,
+)
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.state import State
+from relaymesh.kernel.step import Step
+
+BROKEN_HINT = (
+    "open the mesh again: what was receipted is in the journal; report this if nobody interrupted it"
+)
+
+DECISIONS: dict[type[Command], Callable[[Decision, Any], Any]] = {
+    Start: lifecycle.start,
+    Stop: lifecycle.stop,
+    Tick: lifecycle.tick,
+    OpenMailbox: lifecycle.open_mailbox,
+    Subscribe: lifecycle.subscribe,
+    Unsubscribe: lifecycle.unsubscribe,
+    Send: admission.send,
+    Publish: admission.publish,
+    Receive: delivery.receive,
+    Forgo: delivery.forgo,
+    Expect: delivery.expect,
+    Unexpect: delivery.unexpect,
+    Extend: leases.extend,
+    Release: leases.release,
+    Ack: settlement.ack,
+    Nack: settlement.nack,
+    Settle: settlement.settle,
+    Complete: settlement.complete,
+    Redrive: redrive.redrive,
+    PurgeDeadLetters: redrive.purge,
+    Reprioritise: lifecycle.reprioritise,
+    ForceDelayed: lifecycle.force_delayed,
+}
+
+
+class Kernel:
+    """One partition's state machine. `chance` gives uniform numbers in [0, 1) for jitter."""
+
+    def __init__(self, chance: Callable[[], float], state: State | None = None) -> None:
+        self.state = State() if state is None else state
+        self.chance = chance
+        self._now = self.state.now
+        self._broken: BaseException | None = None
+
+    def apply(self, record: AnyRecord) -> Any:
+        """Replay one record; see `State.apply`."""
+        return self.state.apply(record)
+
+    def step(self, command: Command, now: int) -> Step:
+        """Decide one command at mesh time `now` (ms, never going back: an earlier one counts as the last)."""
+        if self._broken is not None:
+            raise Closed(f"the kernel stopped in the middle of a step: {self._broken!r}", hint=BROKEN_HINT)
+        state = self.state
+        decide = DECISIONS[command.__class__]
+        now = self._now = max(now, self._now, state.now)
+        step = Step(state.sequence, [], [])
+        decision = Decision(state, step, now, self.chance)
+        try:
+            lifecycle.let_time_pass(decision)
+            step.written = step.synced = 0
+            try:
+                step.result = decide(decision, command)
+            except MeshError as error:
+                step.error = error
+                step.written = state.sequence
+            if state.wanted:
+                delivery.serve_waiters(decision)
+        except BaseException as error:
+            self._broken = error
+            raise
+        return step
+
+    def pause_reclaim(self, until: int) -> None:
+        """Let no lease run out before `until`. Volatile: for a clock that has just jumped."""
+        self.state.reclaim_at = max(self.state.reclaim_at, until)
+
+    @property
+    def next_event_at(self) -> int:
+        """Mesh time at which a `Tick` has something to do."""
+        state = self.state
+        return min(state.due.next, state.expiry.next, max(state.lease_clock.next, state.reclaim_at))

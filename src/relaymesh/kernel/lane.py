@@ -1,0 +1,133 @@
+"""A lane: the entries of one ordering key in one mailbox, in order, for one holder at a time.
+
+Order is (first due, sequence): acceptance order, with a delayed message joining when due. A
+run of consecutive entries may be out with one holder; until that run has come back, settled
+or returned, nobody else is given anything of the lane. A head that waits for its retry holds
+the lane.
+
+An entry that is settled while it waits stays in `waiting` until it comes up, or until the
+settled outnumber the others: removing it at once would cost a search.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from relaymesh.kernel.entry import DELAYED, Entry, Lease
+
+SWEEP_MIN = 64
+
+
+def lane_order(entry: Entry) -> tuple[int, int]:
+    return entry.due_at, entry.sequence
+
+
+class Lane:
+    """`waiting` in order, `run` what is out, by token. `halted` by so many dead letters."""
+
+    __slots__ = ("_by_priority", "_gone", "halted", "key", "place", "run", "taken", "ticket", "waiting")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.waiting: deque[Entry] = deque()
+        """Its first is never a settled one."""
+        self.run: dict[int, Lease] = {}
+        self.taken = 0
+        """Entries on their way from `waiting` to `run`."""
+        self.halted = 0
+        self.place: tuple[int, int, int] | None = None
+        """Where it stands among the ready: priority, and its head's ready time and sequence."""
+        self.ticket = 0
+        self._by_priority = [0] * 6
+        self._gone = 0
+
+    def join(self, entry: Entry) -> None:
+        """A new entry goes to its place, which is the tail but for one forced in the same millisecond."""
+        waiting = self.waiting
+        if waiting and waiting[-1].due_at >= entry.due_at:
+            later: list[Entry] = []
+            while waiting and lane_order(waiting[-1]) > lane_order(entry):
+                later.append(waiting.pop())
+            waiting.append(entry)
+            waiting.extend(reversed(later))
+        else:
+            waiting.append(entry)
+        entry.queued = 1
+        self._by_priority[entry.priority] += 1
+
+    def put_back(self, entries: list[Entry]) -> None:
+        """Returned entries go back to their places, which are at the front."""
+        waiting = self.waiting
+        earlier: list[Entry] = []
+        for entry in sorted(entries, key=lane_order):
+            while waiting and lane_order(waiting[0]) < lane_order(entry):
+                earlier.append(waiting.popleft())
+            earlier.append(entry)
+            entry.queued = 1
+            self._by_priority[entry.priority] += 1
+        waiting.extendleft(reversed(earlier))
+
+    def take(self) -> Entry:
+        """The head leaves to be delivered."""
+        entry = self.waiting.popleft()
+        entry.queued = 0
+        self._by_priority[entry.priority] -= 1
+        self.taken += 1
+        if self._gone:
+            self._trim()
+        return entry
+
+    def send_out(self, lease: Lease) -> None:
+        """What was taken is delivered."""
+        self.taken -= 1
+        self.run[lease.token] = lease
+
+    def discard(self, entry: Entry) -> None:
+        """The entry is settled: out of the run, or of those taken, or of those that wait."""
+        if entry.lease is not None:
+            del self.run[entry.lease.token]
+        elif entry.queued:
+            entry.queued = 0
+            self._by_priority[entry.priority] -= 1
+            self._gone += 1
+            self._trim()
+        else:
+            self.taken -= 1
+
+    def _trim(self) -> None:
+        """No settled entry at the head, nor many anywhere."""
+        waiting = self.waiting
+        while waiting and not waiting[0].queued:
+            waiting.popleft()
+            self._gone -= 1
+        if self._gone > SWEEP_MIN and self._gone * 2 > len(waiting):
+            self.waiting = deque([entry for entry in waiting if entry.queued])
+            self._gone = 0
+
+    def change_priority(self, entry: Entry, priority: int) -> None:
+        """Before the entry, which waits here, has it."""
+        self._by_priority[entry.priority] -= 1
+        self._by_priority[priority] += 1
+
+    def leases_after(self, lease: Lease) -> list[Lease]:
+        """The later deliveries of the same run, which must come back when this one does."""
+        later = list(self.run.values())
+        return later[later.index(lease) + 1 :]
+
+    @property
+    def runnable(self) -> bool:
+        """Nothing of it is out and its head may go."""
+        return bool(self.waiting) and not self.run and not self.halted and self.waiting[0].state != DELAYED
+
+    @property
+    def best_priority(self) -> int:
+        """The best priority among those that wait: the one the lane competes with."""
+        for priority in range(1, 6):
+            if self._by_priority[priority]:
+                return priority
+        raise ValueError("an empty lane has no priority")
+
+    @property
+    def idle(self) -> bool:
+        """Nothing in it and nothing out: it can be forgotten."""
+        return not self.waiting and not self.run and not self.taken and not self.halted

@@ -1,0 +1,50 @@
+"""Leases: finding, extending and giving back what is out with a holder."""
+
+from __future__ import annotations
+
+from relaymesh.errors import LeaseLost
+from relaymesh.kernel.commands import Extend, Release
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.kernel.records import Returned
+
+
+def lease_of(decision: Decision, token: int) -> Lease:
+    lease = decision.state.leases.get(token)
+    if lease is None:
+        raise LeaseLost(f"lease {format_token(token, decision.state.partition)} is no longer held")
+    return lease
+
+
+def extend(decision: Decision, command: Extend) -> int:
+    """A deadline `ms` from now, if that is later than the one it has. Answers it."""
+    lease = lease_of(decision, command.token)
+    deadline = decision.now + command.ms
+    if deadline > lease.deadline:
+        lease.deadline = deadline
+        decision.state.lease_clock.extend(lease)
+    decision.after_write()
+    return lease.deadline
+
+
+def release(decision: Decision, command: Release) -> None:
+    """Unburned, and back at their places. A token that is stale by now needs no release."""
+    state = decision.state
+    by_mailbox: dict[str, list[Lease]] = {}
+    for token in command.tokens:
+        lease = state.leases.get(token)
+        if lease is not None:
+            later = state.mailboxes[lease.grant.mailbox].leases_after(lease)
+            by_mailbox.setdefault(lease.grant.mailbox, []).extend([lease, *later])
+    for address, leases in by_mailbox.items():
+        give_back(decision, address, leases)
+    decision.after_write()
+
+
+def give_back(decision: Decision, address: str, leases: list[Lease]) -> None:
+    """Return deliveries as if they had never been granted. One that ended meanwhile is left alone."""
+    entries = [lease.entry for lease in dict.fromkeys(leases) if lease.entry.lease is lease]
+    if entries:
+        sequences = [entry.sequence for entry in entries]
+        due = [entry.ready_at for entry in entries]
+        decision.emit(Returned(len(entries), decision.now, address, "released", sequences, due, []))

@@ -1,0 +1,243 @@
+"""The mailbox: the one queue there is. An agent has one, a subscription is one."""
+
+from __future__ import annotations
+
+from collections import deque
+from operator import attrgetter
+
+import msgspec
+
+from relaymesh.kernel.entry import DELAYED, READY, Entry, Lease
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.lane import Lane
+from relaymesh.kernel.schedule import Ready
+from relaymesh.kernel.settings import MailboxSettings
+
+
+class Counters(msgspec.Struct, array_like=True, gc=False):
+    """What happened in one mailbox so far. accepted = acked + dropped + dead + pending, always."""
+
+    accepted: int = 0
+    delivered: int = 0
+    acked: int = 0
+    retried: int = 0
+    deferred: int = 0
+    dropped: int = 0
+    dead: int = 0
+    expired: int = 0
+    redriven: int = 0
+
+
+class Waiter(msgspec.Struct, gc=False, eq=False):
+    """Somebody waits for deliveries. Volatile."""
+
+    holder: str
+    max: int
+    correlation_id: str | None = None
+    remote: bool = False
+    lease_ms: int = 0
+
+
+class Mailbox:
+    """Entries, their lanes, and who waits for them."""
+
+    __slots__ = (
+        "address",
+        "answered",
+        "askers",
+        "by_priority",
+        "bytes",
+        "counters",
+        "delayed",
+        "entries",
+        "expected",
+        "halted",
+        "lanes",
+        "leased",
+        "ready",
+        "settings",
+        "waiters",
+    )
+
+    def __init__(self, address: str, settings: MailboxSettings) -> None:
+        self.address = address
+        self.settings = settings
+        self.entries: dict[int, Entry] = {}
+        self.bytes = 0
+        self.by_priority = [0] * 6
+        self.leased = 0
+        self.delayed = 0
+        self.lanes: dict[str, Lane] = {}
+        self.ready = Ready(settings)
+        self.counters = Counters()
+        self.halted: dict[int, str] = {}
+        """Dead letters that stop a lane until they are dealt with: dead sequence to lane key."""
+        self.waiters: deque[Waiter] = deque()
+        self.askers: dict[str, Waiter] = {}
+        self.expected: dict[str, list[Entry]] = {}
+        """Answers somebody asked for by correlation id: kept apart for whoever asked."""
+        self.answered: list[str] = []
+        """Correlation ids of answers that came while somebody waited for them."""
+
+    # -- entries come and go ------------------------------------------------------------------
+
+    def room_for(self, messages: int, size: int) -> bool:
+        settings = self.settings
+        return (
+            len(self.entries) + messages <= settings.capacity and self.bytes + size <= settings.capacity_bytes
+        )
+
+    def remove(self, entry: Entry) -> None:
+        """The entry is settled. Its lane and lease are let go by the caller."""
+        del self.entries[entry.sequence]
+        self.bytes -= len(entry.envelope.content)
+        self.by_priority[entry.priority] -= 1
+        if entry.state == DELAYED and entry.ready_at == entry.due_at:
+            self.delayed -= 1
+
+    # -- lanes --------------------------------------------------------------------------------
+
+    def lane_key(self, envelope: Envelope) -> str | None:
+        """The ordering key, else the task, else none. An ordered mailbox is one lane."""
+        if self.settings.ordered:
+            return ""
+        if envelope.key is not None:
+            return "k" + envelope.key
+        return None if envelope.task is None else "t" + envelope.task
+
+    def lane_of(self, entry: Entry) -> Lane | None:
+        """The lane the entry belongs to, made on first use. An answer goes to whoever asked, not in line."""
+        envelope = entry.envelope
+        key = self.lane_key(envelope)
+        if key is None or envelope.correlation_id in self.expected:
+            return None
+        return self._lane(key)
+
+    def _lane(self, key: str) -> Lane:
+        lane = self.lanes.get(key)
+        if lane is None:
+            lane = self.lanes[key] = Lane(key)
+        return lane
+
+    def halt(self, key: str, dead_sequence: int, *, live: bool) -> None:
+        """The lane stands still until this dead letter, and every other that halted it, is dealt with."""
+        self.halted[dead_sequence] = key
+        if live:
+            self._lane(key).halted += 1
+
+    def resume(self, dead_sequence: int, *, live: bool) -> None:
+        key = self.halted.pop(dead_sequence, None)
+        if key is not None and live:
+            lane = self._lane(key)
+            lane.halted -= 1
+            self.reopen(lane)
+
+    def reopen(self, lane: Lane) -> None:
+        """Something left the lane, or came back: its head may go now, or it is empty."""
+        if lane.runnable:
+            self.ready.push_lane(lane)
+        elif lane.idle:
+            self.lanes.pop(lane.key, None)
+            if lane.place is not None:
+                lane.place = None
+                self.ready.gone(1)
+
+    # -- readiness (volatile) -----------------------------------------------------------------
+
+    def make_ready(self, entry: Entry) -> None:
+        """The entry may be delivered from now on: in its lane, to whoever asked for it, or to anybody."""
+        lane = entry.lane
+        if lane is None:
+            lane = self.lane_of(entry)
+            if lane is None:
+                self._offer(entry)
+                return
+            entry.lane = lane
+            lane.join(entry)
+        if lane.runnable:
+            self.ready.push_lane(lane)
+
+    def _offer(self, entry: Entry) -> None:
+        correlation = entry.envelope.correlation_id
+        if correlation is not None and correlation in self.expected:
+            self.expected[correlation].append(entry)
+            if correlation in self.askers:
+                self.answered.append(correlation)
+        else:
+            self.ready.push(entry)
+
+    def rebuild(self) -> None:
+        """Lanes and ready queues from the entries alone: after a replay, or for another schedule."""
+        starved = self.ready.low_starvation_count
+        self.ready = Ready(self.settings)
+        self.ready.low_starvation_count = starved
+        self.lanes = {}
+        for key in self.halted.values():
+            self._lane(key).halted += 1
+        for answers in self.expected.values():
+            answers.clear()
+        waiting: list[Entry] = []
+        for entry in sorted(self.entries.values(), key=attrgetter("due_at")):
+            entry.queued = 0
+            entry.lane = None
+            if entry.state == DELAYED and entry.ready_at == entry.due_at:
+                continue
+            lane = entry.lane = self.lane_of(entry)
+            if entry.lease is not None:
+                if lane is not None:
+                    lane.run[entry.lease.token] = entry.lease
+            elif lane is not None:
+                lane.join(entry)
+            elif entry.state == READY:
+                waiting.append(entry)
+        waiting.sort(key=attrgetter("ready_at", "sequence"))
+        for entry in waiting:
+            self._offer(entry)
+        for lane in self.lanes.values():
+            if lane.runnable:
+                self.ready.push_lane(lane)
+
+    # -- deliveries ---------------------------------------------------------------------------
+
+    def pick(self, now: int, limit: int) -> tuple[list[Entry], list[Entry]]:
+        """Up to `limit` entries to deliver, in order, and those met on the way that have expired.
+
+        A lane gives one entry and competes again for its next, so a run may grow to `limit`. Where a
+        dead letter halts its lane, nothing is picked beyond an expired one.
+        """
+        picked: list[Entry] = []
+        expired: list[Entry] = []
+        ready = self.ready
+        halting = self.settings.halt_on_dead_letter
+        while len(picked) < limit:
+            item = ready.pop()
+            if item is None:
+                break
+            if isinstance(item, Lane):
+                entry = item.take()
+                if item.runnable:
+                    ready.push_lane(item)
+            else:
+                entry = item
+            ttl = entry.envelope.ttl_ms
+            if not ttl or entry.due_at + ttl > now:
+                picked.append(entry)
+            else:
+                expired.append(entry)
+                if halting:
+                    break
+        return picked, expired
+
+    def first_expected(self, correlation_id: str) -> Entry | None:
+        """The answer somebody asked for, if it is here."""
+        waiting = self.expected.get(correlation_id, [])
+        while waiting:
+            entry = waiting.pop(0)
+            if entry.state == READY:
+                return entry
+        return None
+
+    def leases_after(self, lease: Lease) -> list[Lease]:
+        """The later deliveries of the same run, which must come back when this one does."""
+        lane = lease.entry.lane
+        return [] if lane is None else lane.leases_after(lease)

@@ -1,0 +1,78 @@
+"""Redrive: a dead letter goes back to where it came from, or elsewhere, as it was or edited."""
+
+from __future__ import annotations
+
+from relaymesh.errors import InvalidEnvelope, MailboxFull, MeshError, NotFound
+from relaymesh.kernel.commands import PurgeDeadLetters, Redrive
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.records import DeadLettersPurged, Redriven
+
+
+def redrive(decision: Decision, command: Redrive) -> list[int | None]:
+    """All or none. A letter that was redriven before is left alone and answers None.
+
+    Unedited, a message keeps its id and its whole envelope; edited, it has the new id it was given
+    and its `origin` names the old one. Either way it is outside dedup, starts with no attempts, goes
+    to the tail of its lane, and counts one redrive more. Its delay is over: it is due now.
+    """
+    pending = {name: _letter(decision, *name) for name in dict.fromkeys(command.letters)}
+    pending = {name: letter for name, letter in pending.items() if letter.status == "pending"}
+    envelopes = {name: _edited(command, letter.envelope) for name, letter in pending.items()}
+    _require_room(decision, command.to, envelopes)
+    sequences: list[int | None] = []
+    for name in command.letters:
+        letter = pending.pop(name, None)
+        if letter is None:
+            sequences.append(None)
+            continue
+        sequences.append(decision.state.sequence)
+        target = command.to or letter.mailbox
+        decision.emit(
+            Redriven(1, decision.now, letter.mailbox, letter.dead_sequence, target, envelopes[name])
+        )
+    decision.after_sync()
+    return sequences
+
+
+def _edited(command: Redrive, envelope: Envelope) -> Envelope:
+    """Before anything is emitted: the caller's function may fail."""
+    if command.edit is None:
+        return envelope
+    try:
+        return command.edit(envelope)
+    except MeshError:
+        raise
+    except Exception as error:
+        raise InvalidEnvelope(f"editing {envelope.id!r} failed: {error!r}; nothing was redriven") from error
+
+
+def _require_room(decision: Decision, to: str | None, envelopes: dict[tuple[str, int], Envelope]) -> None:
+    wanted: dict[str, list[int]] = {}
+    for (origin, _), envelope in envelopes.items():
+        asked = wanted.setdefault(to or origin, [0, 0])
+        asked[0] += 1
+        asked[1] += envelope.size
+    for target, (messages, size) in wanted.items():
+        if not decision.mailbox(target).room_for(messages, size):
+            raise MailboxFull(f"mailbox {target} has no room for {messages} redriven messages")
+
+
+def _letter(decision: Decision, mailbox: str, dead_sequence: int) -> DeadLetter:
+    letter = decision.state.letters.find(mailbox, dead_sequence)
+    if letter is None:
+        raise NotFound(f"there is no dead letter {dead_sequence} of {mailbox}")
+    return letter
+
+
+def purge(decision: Decision, command: PurgeDeadLetters) -> int:
+    """Remove dead letters for good. Answers how many there were."""
+    by_mailbox: dict[str, list[int]] = {}
+    for mailbox, dead_sequence in dict.fromkeys(command.letters):
+        _letter(decision, mailbox, dead_sequence)
+        by_mailbox.setdefault(mailbox, []).append(dead_sequence)
+    for mailbox, dead_sequences in by_mailbox.items():
+        decision.emit(DeadLettersPurged(len(dead_sequences), decision.now, mailbox, dead_sequences))
+    decision.after_sync()
+    return sum(map(len, by_mailbox.values()))

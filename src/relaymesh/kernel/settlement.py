@@ -1,0 +1,150 @@
+"""Settling: ack, nack and what the failure contract makes of it. Every failure ends in one place."""
+
+from __future__ import annotations
+
+from relaymesh.kernel.admission import accept
+from relaymesh.kernel.commands import Ack, Complete, Nack, Settle
+from relaymesh.kernel.contract import TIMEOUT, Rule, retry_limit, rule_for
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.exits import bury, drop, finish, notify
+from relaymesh.kernel.leases import give_back, lease_of
+from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.records import Acked, Completed, Failure, ReturnCause, Returned
+from relaymesh.kernel.retry import backoff_ms
+from relaymesh.kernel.step import Ended, Receipt
+
+
+def ack(decision: Decision, command: Ack) -> list[int]:
+    """Settle deliveries as done, or as dropped. Answers the tokens that were stale."""
+    held = decision.state.leases
+    stale: list[int] = []
+    by_mailbox: dict[str, list[Entry]] = {}
+    for token in dict.fromkeys(command.tokens):
+        lease = held.get(token)
+        if lease is None:
+            stale.append(token)
+        else:
+            by_mailbox.setdefault(lease.grant.mailbox, []).append(lease.entry)
+    for address, entries in by_mailbox.items():
+        if command.drop:
+            drop(decision, address, entries, Failure(0, decision.now, "dropped"))
+        else:
+            finish(decision, address, entries)
+    decision.after_write()
+    return stale
+
+
+def settle(decision: Decision, command: Settle) -> list[Receipt]:
+    """Ack and send in one step; refused whole if the lease is lost or a send is."""
+    lease = lease_of(decision, command.token)
+    receipts = accept(decision, command.groups)
+    finish(decision, lease.grant.mailbox, [lease.entry])
+    decision.after_sync()
+    return receipts
+
+
+def complete(decision: Decision, command: Complete) -> bool:
+    """Note that the work is done although the lease was lost. Answers whether the message still waits."""
+    mailbox = decision.state.mailboxes.get(command.mailbox)
+    entry = None if mailbox is None else mailbox.entries.get(command.sequence)
+    waits = entry is not None and not entry.completed
+    if waits:
+        decision.emit(Completed(1, decision.now, command.mailbox, [command.sequence]))
+    decision.after_write()
+    return waits
+
+
+def nack(decision: Decision, command: Nack) -> str:
+    """Answers the final state of the attempt: retrying, deferred, dead_letter, dropped or success."""
+    lease = lease_of(decision, command.token)
+    mailbox = decision.state.mailboxes[lease.grant.mailbox]
+    failure = Failure(lease.attempt, decision.now, command.code, command.reason, command.stack)
+    if command.until is not None:
+        return _defer(decision, mailbox, lease, failure, command.until)
+    return fail(decision, mailbox, lease, failure, "nack", command.retryable, command.delay_ms)
+
+
+def _defer(decision: Decision, mailbox: Mailbox, lease: Lease, failure: Failure, until: int) -> str:
+    """Put off without burning the attempt, as often as the mailbox allows."""
+    entry = lease.entry
+    if entry.deferrals >= mailbox.settings.max_deferrals:
+        bury(decision, mailbox, [entry], "deferred_too_often", [failure], alert=True)
+        decision.after_sync()
+        return "dead_letter"
+    due = max(until, decision.now)
+    later = mailbox.leases_after(lease)
+    decision.emit(Returned(1, decision.now, mailbox.address, "deferred", [entry.sequence], [due], [failure]))
+    give_back(decision, mailbox.address, later)
+    decision.ended(ended(mailbox, lease, failure, True, "deferred"))
+    decision.after_write()
+    return "deferred"
+
+
+def fail(
+    decision: Decision,
+    mailbox: Mailbox,
+    lease: Lease,
+    failure: Failure,
+    cause: ReturnCause,
+    retryable: bool = True,
+    delay_ms: int | None = None,
+) -> str:
+    """An attempt failed: retry if the contract has one left, else its exit."""
+    entry = lease.entry
+    rule = rule_for(mailbox.settings.contract, failure.code)
+    limit = retry_limit(rule, entry.envelope.max_retries, mailbox.settings.max_retries)
+    if not retryable or entry.attempts > limit:
+        reason = "retries_exhausted" if retryable and rule.retries else "not_retryable"
+        return _exit(decision, mailbox, lease, failure, rule, reason)
+    if delay_ms is None:
+        delay_ms = backoff_ms(mailbox.settings, entry.attempts, decision.chance())
+    due = decision.now + max(0, delay_ms)
+    later = mailbox.leases_after(lease)
+    decision.emit(Returned(1, decision.now, mailbox.address, cause, [entry.sequence], [due], [failure]))
+    give_back(decision, mailbox.address, later)
+    decision.ended(ended(mailbox, lease, failure, True, "retrying"))
+    decision.after_write()
+    return "retrying"
+
+
+def _exit(
+    decision: Decision, mailbox: Mailbox, lease: Lease, failure: Failure, rule: Rule, reason: str
+) -> str:
+    """No retry is left: the one place where this failure ends."""
+    entry = lease.entry
+    if rule.exit == "success":
+        decision.ended(ended(mailbox, lease, failure, False, "success"))
+        decision.emit(Acked(1, decision.now, mailbox.address, [entry.sequence]))
+        decision.step.freed = True
+        if entry.envelope.requires_ack:
+            notify(decision, mailbox.address, entry.envelope, None)
+        decision.after_write()
+        return "success"
+    if rule.exit == "drop":
+        drop(decision, mailbox.address, [entry], failure)
+        decision.after_write()
+        return "dropped"
+    bury(decision, mailbox, [entry], reason, [failure], alert=rule.alert)
+    decision.after_sync()
+    return "dead_letter"
+
+
+def expire_lease(decision: Decision, lease: Lease) -> None:
+    """The holder was silent for the whole lease: the attempt is burned."""
+    mailbox = decision.state.mailboxes[lease.grant.mailbox]
+    text = f"no ack, nack or extend from {lease.grant.holder} before the lease ended"
+    failure = Failure(lease.attempt, decision.now, TIMEOUT, text)
+    fail(decision, mailbox, lease, failure, "expired")
+
+
+def ended(mailbox: Mailbox, lease: Lease, failure: Failure, retryable: bool, final_state: str) -> Ended:
+    return Ended(
+        mailbox.address,
+        lease.envelope.id,
+        lease.attempt,
+        failure.code,
+        retryable,
+        final_state,
+        failure.reason,
+    )

@@ -1,0 +1,280 @@
+"""A snapshot: the durable state at one sequence, in pieces small enough not to stop the world.
+
+`Snapshot(state)` copies lists of references at once; `pieces()` then yields what they referred to
+at that moment, however the state has moved on: an entry that is about to change is kept first.
+`restore(pieces)` gives a state that, followed by the records from its sequence on, is the live one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from relaymesh.errors import JournalDamaged
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.dedup import Seen
+from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry, Grant, Lease
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.mailbox import Counters, Mailbox
+from relaymesh.kernel.records import Failure
+from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.state import State
+
+PIECE_SIZE = 1_000
+
+Grants = dict[tuple[str, str, int, int, bool], Grant]
+"""The grants of a restored state: leases of one mailbox, holder, deadline, length and kind share one."""
+
+
+class Piece(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    pass
+
+
+class Head(Piece, tag=1, frozen=True):
+    """Always the first piece."""
+
+    sequence: int
+    now: int
+    epoch: int
+    partition: int
+    next_token: int
+    unrouted: int
+    horizon: int
+
+
+class MailboxPiece(Piece, tag=2, frozen=True):
+    address: str
+    settings: MailboxSettings
+    counters: Counters
+    halted: list[tuple[int, str]]
+    pattern: str | None = None
+
+
+class Held(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The lease an entry is out with."""
+
+    token: int
+    holder: str
+    deadline: int
+    remote: bool
+    length: int = 0
+
+
+class EntryPiece(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    envelope: Envelope
+    sequence: int
+    accepted_at: int
+    due_at: int
+    ready_at: int
+    ready_sequence: int
+    priority: int
+    admitted: bool
+    attempts: int = 0
+    deferrals: int = 0
+    redrives: int = 0
+    completed: bool = False
+    failures: list[Failure] | None = None
+    held: Held | None = None
+
+
+class EntriesPiece(Piece, tag=3, frozen=True):
+    mailbox: str
+    entries: list[EntryPiece]
+
+
+class SeenPiece(Piece, tag=4, frozen=True):
+    ids: list[tuple[str, str, Seen]]
+
+
+class LettersPiece(Piece, tag=5, frozen=True):
+    letters: list[DeadLetter]
+
+
+class End(Piece, tag=6, frozen=True):
+    """Always the last piece: without it the snapshot is not whole."""
+
+    pieces: int
+
+
+AnyPiece = Head | MailboxPiece | EntriesPiece | SeenPiece | LettersPiece | End
+
+
+class Snapshot:
+    """Taken under the kernel's lock, and each piece drawn under it; encode them outside."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.sequence = state.sequence
+        self._kept: dict[tuple[str, int], EntryPiece] = {}
+        self._head = Head(
+            state.sequence,
+            state.now,
+            state.epoch,
+            state.partition,
+            state.next_token,
+            state.unrouted,
+            state.admitted.horizon,
+        )
+        self._mailboxes = [
+            MailboxPiece(
+                box.address,
+                box.settings,
+                msgspec.structs.replace(box.counters),
+                list(box.halted.items()),
+                state.subscriptions.pattern_of(box.address),
+            )
+            for box in state.mailboxes.values()
+        ]
+        self._entries = [(box, list(box.entries.values())) for box in state.mailboxes.values() if box.entries]
+        self._seen = state.admitted.remembered()
+        self._letters = list(state.letters)
+        state.keep = self._keep
+
+    def _keep(self, mailbox: Mailbox, entry: Entry) -> None:
+        key = mailbox.address, entry.sequence
+        if entry.sequence < self.sequence and key not in self._kept:
+            self._kept[key] = self._piece_of(mailbox, entry)
+
+    def _piece_of(self, mailbox: Mailbox, entry: Entry) -> EntryPiece:
+        lease = entry.lease
+        held = None
+        if lease is not None:
+            grant = lease.grant
+            held = Held(lease.token, grant.holder, lease.deadline, grant.remote, grant.length)
+        admitted = self._state.admitted.of(mailbox.address).get(entry.envelope.id) is entry
+        return EntryPiece(
+            entry.envelope,
+            entry.sequence,
+            entry.accepted_at,
+            entry.due_at,
+            entry.ready_at,
+            entry.ready_sequence,
+            entry.priority,
+            admitted,
+            entry.attempts,
+            entry.deferrals,
+            entry.redrives,
+            entry.completed,
+            entry.failures,
+            held,
+        )
+
+    def pieces(self) -> Iterator[AnyPiece]:
+        count = 0
+        for piece in self._pieces():
+            count += 1
+            yield piece
+        yield End(count)
+
+    def _pieces(self) -> Iterator[AnyPiece]:
+        yield self._head
+        yield from self._mailboxes
+        for mailbox, entries in self._entries:
+            for start in range(0, len(entries), PIECE_SIZE):
+                part = entries[start : start + PIECE_SIZE]
+                yield EntriesPiece(mailbox.address, [self._as_it_was(mailbox, entry) for entry in part])
+        for start in range(0, len(self._seen), PIECE_SIZE):
+            yield SeenPiece(self._seen[start : start + PIECE_SIZE])
+        for start in range(0, len(self._letters), PIECE_SIZE):
+            yield LettersPiece(self._letters[start : start + PIECE_SIZE])
+
+    def _as_it_was(self, mailbox: Mailbox, entry: Entry) -> EntryPiece:
+        kept = self._kept.pop((mailbox.address, entry.sequence), None)
+        return self._piece_of(mailbox, entry) if kept is None else kept
+
+    def close(self) -> None:
+        """Done, or given up: the state need not keep anything any more."""
+        if self._state.keep == self._keep:
+            self._state.keep = None
+
+
+def restore(pieces: Iterable[AnyPiece]) -> State:
+    """The state a snapshot was taken of. Raises `JournalDamaged` when it is not whole."""
+    state = State()
+    grants: Grants = {}
+    count = 0
+    for piece in pieces:
+        if isinstance(piece, End):
+            if piece.pieces != count:
+                break
+            return state
+        count += 1
+        _restore_piece(state, piece, grants)
+    raise JournalDamaged(f"a checkpoint ends after {count} pieces without being whole")
+
+
+def _restore_piece(state: State, piece: AnyPiece, grants: Grants) -> None:
+    match piece:
+        case Head():
+            state.sequence, state.now, state.epoch = piece.sequence, piece.now, piece.epoch
+            state.partition, state.next_token = piece.partition, piece.next_token
+            state.unrouted, state.admitted.horizon = piece.unrouted, piece.horizon
+        case MailboxPiece():
+            mailbox = state.mailboxes[piece.address] = Mailbox(piece.address, piece.settings)
+            mailbox.counters = msgspec.structs.replace(piece.counters)
+            mailbox.halted = dict(piece.halted)
+            if piece.pattern is not None:
+                state.subscriptions.add(piece.address, piece.pattern)
+        case EntriesPiece():
+            _restore_entries(state, state.mailboxes[piece.mailbox], piece.entries, grants)
+        case SeenPiece():
+            for target, id, seen in piece.ids:
+                state.admitted.remember(target, id, seen)
+        case LettersPiece():
+            for letter in piece.letters:
+                state.letters.add(letter)
+        case End():
+            pass
+
+
+def _restore_entries(
+    state: State,
+    mailbox: Mailbox,
+    pieces: list[EntryPiece],
+    grants: Grants,
+) -> None:
+    known = state.admitted.of(mailbox.address)
+    for piece in pieces:
+        entry = Entry(
+            piece.envelope,
+            piece.sequence,
+            piece.accepted_at,
+            piece.due_at,
+            piece.ready_at,
+            piece.ready_sequence,
+            piece.priority,
+            READY if piece.ready_at <= state.now else DELAYED,
+            piece.attempts,
+            piece.deferrals,
+            piece.redrives,
+            piece.completed,
+            piece.failures,
+        )
+        if piece.held is not None:
+            _restore_lease(state, mailbox, entry, piece.held, grants)
+        mailbox.entries[entry.sequence] = entry
+        mailbox.bytes += len(entry.envelope.content)
+        mailbox.by_priority[entry.priority] += 1
+        if entry.state == DELAYED and entry.ready_at == entry.due_at:
+            mailbox.delayed += 1
+        if piece.admitted:
+            known[entry.envelope.id] = entry
+
+
+def _restore_lease(
+    state: State,
+    mailbox: Mailbox,
+    entry: Entry,
+    held: Held,
+    grants: Grants,
+) -> None:
+    key = (mailbox.address, held.holder, held.deadline, held.length, held.remote)
+    grant = grants.get(key)
+    if grant is None:
+        grant = grants[key] = Grant(mailbox.address, held.holder, held.deadline, held.length, {}, held.remote)
+    entry.state = LEASED
+    entry.lease = lease = Lease(held.token, entry, entry.envelope, entry.attempts, held.deadline, grant)
+    grant.leases[held.token] = lease
+    state.leases[held.token] = lease
+    mailbox.leased += 1

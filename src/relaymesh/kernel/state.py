@@ -1,0 +1,486 @@
+"""The durable state and the one function that changes it: `State.apply(record)`.
+
+Live and in recovery the same code runs. What differs is what a restart rebuilds anyway: while
+`live` is false, ready queues, lanes, timers and waiters are left alone, and `go_live` makes
+them from the entries. Nothing in this file decides anything: every time, every retry and
+every verdict is read from the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters
+from relaymesh.kernel.dedup import Admitted, Seen, digest_of
+from relaymesh.kernel.entry import (
+    DELAYED,
+    LEASED,
+    READY,
+    SETTLED,
+    TOKEN_COUNTER_BITS,
+    Entry,
+    Grant,
+    Lease,
+)
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.lane import Lane
+from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.records import (
+    Accepted,
+    Acked,
+    AnyRecord,
+    Completed,
+    DeadLettered,
+    DeadLettersPurged,
+    DelayedForced,
+    Dropped,
+    EpochStarted,
+    Granted,
+    MailboxOpened,
+    Published,
+    Redriven,
+    Reprioritised,
+    Returned,
+    Subscribed,
+    Unsubscribed,
+)
+from relaymesh.kernel.timers import DueTimes, Expiry, LeaseClock
+from relaymesh.kernel.topics import Subscriptions
+
+BURNING = frozenset({"nack", "expired", "restart"})
+
+
+def topic_target(topic: str) -> str:
+    """The name a topic has as a target of dedup: no mailbox can have it."""
+    return "topic:" + topic
+
+
+class State:
+    """Everything one partition knows. No globals: a process may hold many."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.now = 0
+        self.epoch = 0
+        self.partition = 0
+        self.next_token = 1
+        self.unrouted = 0
+        self.mailboxes: dict[str, Mailbox] = {}
+        self.subscriptions = Subscriptions()
+        self.leases: dict[int, Lease] = {}
+        self.admitted = Admitted()
+        self.letters = DeadLetters()
+
+        self.live = False
+        self.stopped = False
+        self.reclaim_at = 0
+        """No lease runs out before this time."""
+        self.due = DueTimes()
+        self.expiry = Expiry()
+        self.lease_clock = LeaseClock()
+        self.wanted: dict[Mailbox, None] = {}
+        """Mailboxes with waiters that may have become servable."""
+        self.keep: Callable[[Mailbox, Entry], None] | None = None
+        """While a snapshot is taken: called with an entry before it changes."""
+        self._apply: dict[type, Callable[[Any], Any]] = {
+            EpochStarted: self._epoch_started,
+            MailboxOpened: self._mailbox_opened,
+            Subscribed: self._subscribed,
+            Unsubscribed: self._unsubscribed,
+            Accepted: self._accepted,
+            Published: self._published,
+            Granted: self._granted,
+            Acked: self._acked,
+            Dropped: self._dropped,
+            Returned: self._returned,
+            DeadLettered: self._dead_lettered,
+            Redriven: self._redriven,
+            DeadLettersPurged: self._dead_letters_purged,
+            Reprioritised: self._reprioritised,
+            DelayedForced: self._delayed_forced,
+            Completed: self._completed,
+        }
+
+    def apply(self, record: AnyRecord) -> Any:
+        """Change the state by one record. Answers what the record itself does not say (for projections)."""
+        self.now = max(self.now, record.at)
+        detail = self._apply[record.__class__](record)
+        self.sequence += record.count
+        return detail
+
+    def skip(self, events: int) -> None:
+        """A record from a newer version that may be ignored still used up its sequences."""
+        self.sequence += events
+
+    def go_live(self) -> None:
+        """After a replay: build what is volatile."""
+        self.live = True
+        self.stopped = False
+        self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock()
+        for mailbox in self.mailboxes.values():
+            for entry in mailbox.entries.values():
+                if entry.state == DELAYED:
+                    if entry.ready_at <= self.now:
+                        self._fall_due(mailbox, entry)
+                    else:
+                        self.due.add(mailbox, entry)
+            mailbox.rebuild()
+            self.expiry.add(mailbox, list(mailbox.entries.values()))
+        for lease in self.leases.values():
+            self.lease_clock.extend(lease)
+
+    def _fall_due(self, mailbox: Mailbox, entry: Entry) -> None:
+        if entry.ready_at == entry.due_at:
+            mailbox.delayed -= 1
+        entry.state = READY
+
+    # -- mailboxes ----------------------------------------------------------------------------
+
+    def _epoch_started(self, record: EpochStarted) -> None:
+        self.epoch = record.epoch
+        self.partition = record.partition
+        self.next_token = record.epoch << TOKEN_COUNTER_BITS | 1
+
+    def _mailbox_opened(self, record: MailboxOpened) -> None:
+        mailbox = self.mailboxes.get(record.mailbox)
+        if mailbox is None:
+            self.mailboxes[record.mailbox] = Mailbox(record.mailbox, record.settings)
+            return
+        before, mailbox.settings = mailbox.settings, record.settings
+        if self.live:
+            mailbox.ready.configure(record.settings)
+            if (before.ordered, before.schedule) != (record.settings.ordered, record.settings.schedule):
+                mailbox.rebuild()
+                self._want(mailbox)
+
+    def _subscribed(self, record: Subscribed) -> None:
+        self._mailbox_opened(MailboxOpened(1, record.at, record.mailbox, record.settings))
+        self.subscriptions.add(record.mailbox, record.pattern)
+
+    def _unsubscribed(self, record: Unsubscribed) -> None:
+        self.subscriptions.remove(record.mailbox)
+        del self.mailboxes[record.mailbox]
+
+    # -- messages come in ---------------------------------------------------------------------
+
+    def _accepted(self, record: Accepted) -> None:
+        at = record.at
+        sequence = self.sequence
+        known = self.admitted.of(record.mailbox)
+        entries: list[Entry] = []
+        for envelope in record.envelopes:
+            if envelope.delay_ms > 0:
+                due = at + envelope.delay_ms
+                entry = Entry(envelope, sequence, at, due, due, sequence, envelope.priority, DELAYED)
+            else:
+                entry = Entry(envelope, sequence, at, at, at, sequence, envelope.priority)
+            known[envelope.id] = entry
+            entries.append(entry)
+            sequence += 1
+        self._enter(self.mailboxes[record.mailbox], entries)
+
+    def _published(self, record: Published) -> tuple[str, ...]:
+        at = record.at
+        target = topic_target(record.topic)
+        route = self.subscriptions.route(record.topic)
+        if not route:
+            self.unrouted += record.count
+        for i, envelope in enumerate(record.envelopes):
+            due = at + max(0, envelope.delay_ms)
+            seen = Seen(self.sequence + i, at, digest_of(envelope.content), len(route), due)
+            self.admitted.remember(target, envelope.id, seen)
+        for address in route:
+            entries = [
+                self._new_entry(envelope, self.sequence + i, at)
+                for i, envelope in enumerate(record.envelopes)
+            ]
+            self._enter(self.mailboxes[address], entries)
+        return route
+
+    def _redriven(self, record: Redriven) -> int:
+        letter = self.letters.find(record.source, record.dead_sequence)
+        assert letter is not None, "a redrive names a dead letter that is there"
+        self.letters.mark_redriven(letter)
+        at = record.at
+        entry = Entry(record.envelope, self.sequence, at, at, at, self.sequence, record.envelope.priority)
+        entry.redrives = letter.redrives + 1
+        self._resume(letter)
+        mailbox = self.mailboxes[record.mailbox]
+        mailbox.counters.redriven += 1
+        self._enter(mailbox, [entry])
+        return entry.redrives
+
+    def _new_entry(self, envelope: Envelope, sequence: int, at: int) -> Entry:
+        due = at + max(0, envelope.delay_ms)
+        state = DELAYED if due > at else READY
+        return Entry(envelope, sequence, at, due, due, sequence, envelope.priority, state)
+
+    def _enter(self, mailbox: Mailbox, entries: list[Entry]) -> None:
+        """New entries, in order, into one mailbox."""
+        mailbox.counters.accepted += len(entries)
+        held = mailbox.entries
+        by_priority = mailbox.by_priority
+        live = self.live
+        size = 0
+        for entry in entries:
+            held[entry.sequence] = entry
+            size += len(entry.envelope.content)
+            by_priority[entry.priority] += 1
+            if entry.state == DELAYED:
+                mailbox.delayed += 1
+                if live:
+                    self.due.add(mailbox, entry)
+            elif live:
+                mailbox.make_ready(entry)
+        mailbox.bytes += size
+        if live:
+            self._want(mailbox)
+            self.expiry.add(mailbox, entries)
+
+    def arrive(self, mailbox: Mailbox, entry: Entry) -> None:
+        """A delayed entry's time has come: it may be delivered. Live only; a replay reads it off the clock."""
+        self._fall_due(mailbox, entry)
+        self.offer(mailbox, entry)
+
+    def offer(self, mailbox: Mailbox, entry: Entry) -> None:
+        """A ready entry may be delivered, and somebody may wait for it. Live only."""
+        mailbox.make_ready(entry)
+        self._want(mailbox)
+
+    def _want(self, mailbox: Mailbox) -> None:
+        if mailbox.waiters or mailbox.askers:
+            self.wanted[mailbox] = None
+
+    # -- deliveries ---------------------------------------------------------------------------
+
+    def _granted(self, record: Granted) -> list[Lease]:
+        mailbox = self.mailboxes[record.mailbox]
+        entries = mailbox.entries
+        token = record.token
+        keep = self.keep
+        grants: dict[int, Grant] = {}
+        leases: list[Lease] = []
+        for sequence in record.sequences:
+            entry = entries[sequence]
+            if keep is not None:
+                keep(mailbox, entry)
+            if entry.state == DELAYED:
+                self._fall_due(mailbox, entry)
+            length = record.lease_ms or mailbox.settings.lease_for(entry.priority)
+            grant = grants.get(length)
+            if grant is None:
+                grant = grants[length] = Grant(
+                    record.mailbox, record.holder, record.at + length, length, {}, record.remote
+                )
+            entry.attempts += 1
+            entry.state = LEASED
+            entry.lease = lease = Lease(token, entry, entry.envelope, entry.attempts, grant.deadline, grant)
+            grant.leases[token] = lease
+            leases.append(lease)
+            self.leases[token] = lease
+            if entry.lane is not None:
+                entry.lane.send_out(lease)
+            token += 1
+        self.next_token = token
+        mailbox.leased += len(leases)
+        mailbox.counters.delivered += len(leases)
+        if self.live:
+            for grant in grants.values():
+                self.lease_clock.add(grant)
+        return leases
+
+    def _let_go(self, mailbox: Mailbox, entry: Entry) -> None:
+        """End the entry's lease, if it has one, and cut the links between them."""
+        lease = entry.lease
+        if lease is not None:
+            del self.leases[lease.token]
+            del lease.grant.leases[lease.token]
+            entry.lease = None
+            mailbox.leased -= 1
+
+    def _returned(self, record: Returned) -> None:
+        mailbox = self.mailboxes[record.mailbox]
+        burned = record.cause in BURNING
+        by_lane: dict[Lane, list[Entry]] = {}
+        for i, sequence in enumerate(record.sequences):
+            entry = mailbox.entries[sequence]
+            if self.keep is not None:
+                self.keep(mailbox, entry)
+            if entry.lane is not None and entry.lease is not None:
+                del entry.lane.run[entry.lease.token]
+                by_lane.setdefault(entry.lane, []).append(entry)
+            self._let_go(mailbox, entry)
+            failure = record.failures[i] if record.failures else None
+            if failure is not None:
+                entry.failures = [*(entry.failures or ()), failure]
+            if not burned:
+                entry.attempts -= 1
+            if record.cause == "deferred":
+                entry.deferrals += 1
+            entry.ready_at = max(record.due[i], entry.due_at)
+            entry.ready_sequence = self.sequence + i
+            entry.state = DELAYED if entry.ready_at > record.at else READY
+        if burned:
+            mailbox.counters.retried += record.count
+        elif record.cause == "deferred":
+            mailbox.counters.deferred += record.count
+        if self.live:
+            self._wait_again(mailbox, record, by_lane)
+
+    def _wait_again(self, mailbox: Mailbox, record: Returned, by_lane: dict[Lane, list[Entry]]) -> None:
+        for lane, entries in by_lane.items():
+            lane.put_back(entries)
+        for sequence in record.sequences:
+            entry = mailbox.entries[sequence]
+            if entry.state == DELAYED:
+                self.due.add(mailbox, entry)
+            else:
+                mailbox.make_ready(entry)
+            if self.expiry.passed(entry, record.at):
+                self.expiry.add(mailbox, [entry])
+        for lane in by_lane:
+            mailbox.reopen(lane)
+        self._want(mailbox)
+
+    # -- entries are settled ------------------------------------------------------------------
+
+    def _settle(self, mailbox: Mailbox, entries: list[Entry]) -> None:
+        """They leave the mailbox: out of lanes and queues, no lease on them, their ids remembered."""
+        admitted = self.admitted
+        known = admitted.of(mailbox.address)
+        lanes: dict[Lane, None] = {}
+        keep = self.keep
+        for entry in entries:
+            if keep is not None:
+                keep(mailbox, entry)
+            if self.live and entry.lease is None:
+                self._leave_queue(mailbox, entry)
+            if entry.lane is not None:
+                entry.lane.discard(entry)
+                lanes[entry.lane] = None
+                entry.lane = None
+            self._let_go(mailbox, entry)
+            mailbox.remove(entry)
+            entry.state = SETTLED
+            if known.get(entry.envelope.id) is entry:
+                admitted.settle(mailbox.address, entry)
+        if lanes:
+            for lane in lanes:
+                mailbox.reopen(lane)
+            self._want(mailbox)
+        if self.live:
+            self.expiry.settled(len(entries))
+
+    def _leave_queue(self, mailbox: Mailbox, entry: Entry) -> None:
+        """It waited until now: what it stands in must know that it is stale there. Live only."""
+        if entry.state == DELAYED:
+            self.due.gone(1)
+        if entry.queued and entry.lane is None:
+            entry.queued = 0
+            mailbox.ready.gone(1)
+
+    def _acked(self, record: Acked) -> None:
+        mailbox = self.mailboxes[record.mailbox]
+        held = mailbox.entries
+        self._settle(mailbox, [held[sequence] for sequence in record.sequences])
+        mailbox.counters.acked += record.count
+
+    def _dropped(self, record: Dropped) -> None:
+        mailbox = self.mailboxes[record.mailbox]
+        held = mailbox.entries
+        self._settle(mailbox, [held[sequence] for sequence in record.sequences])
+        mailbox.counters.dropped += record.count
+
+    def _dead_lettered(self, record: DeadLettered) -> list[DeadLetter]:
+        mailbox = self.mailboxes[record.mailbox]
+        letters: list[DeadLetter] = []
+        entries = [mailbox.entries[sequence] for sequence in record.sequences]
+        for i, entry in enumerate(entries):
+            failures = list(entry.failures or ())
+            failure = record.failures[i] if record.failures else None
+            if failure is not None:
+                failures.append(failure)
+            letter = DeadLetter(
+                mailbox=mailbox.address,
+                sequence=entry.sequence,
+                dead_sequence=self.sequence + i,
+                at=record.at,
+                accepted_at=entry.accepted_at,
+                reason=record.reason,
+                envelope=entry.envelope,
+                attempts=entry.attempts,
+                redrives=entry.redrives,
+                failures=failures,
+            )
+            if mailbox.settings.halt_on_dead_letter:
+                key = mailbox.lane_key(entry.envelope)
+                if key is not None:
+                    mailbox.halt(key, letter.dead_sequence, live=self.live)
+            self.letters.add(letter)
+            letters.append(letter)
+        self._settle(mailbox, entries)
+        mailbox.counters.dead += record.count
+        if record.reason == "ttl_expired":
+            mailbox.counters.expired += record.count
+        return letters
+
+    def _dead_letters_purged(self, record: DeadLettersPurged) -> None:
+        for dead_sequence in record.dead_sequences:
+            letter = self.letters.remove(record.mailbox, dead_sequence)
+            if letter is not None:
+                self._resume(letter)
+
+    def _resume(self, letter: DeadLetter) -> None:
+        mailbox = self.mailboxes.get(letter.mailbox)
+        if mailbox is not None:
+            mailbox.resume(letter.dead_sequence, live=self.live)
+            if self.live:
+                self._want(mailbox)
+
+    # -- pending entries change ---------------------------------------------------------------
+
+    def _changing(self, mailbox: Mailbox, sequences: Iterable[int]) -> Iterable[Entry]:
+        for sequence in sequences:
+            entry = mailbox.entries[sequence]
+            if self.keep is not None:
+                self.keep(mailbox, entry)
+            yield entry
+
+    def _reprioritised(self, record: Reprioritised) -> None:
+        mailbox = self.mailboxes[record.mailbox]
+        lanes: dict[Lane, None] = {}
+        moved: list[Entry] = []
+        for entry in self._changing(mailbox, record.sequences):
+            mailbox.by_priority[entry.priority] -= 1
+            mailbox.by_priority[record.priority] += 1
+            if entry.lane is not None and entry.queued:
+                entry.lane.change_priority(entry, record.priority)
+                lanes[entry.lane] = None
+            elif entry.queued:
+                entry.queued = 0
+                moved.append(entry)
+            entry.priority = record.priority
+        if moved:
+            mailbox.ready.sweep()
+            for entry in moved:
+                mailbox.ready.push(entry)
+        for lane in lanes:
+            mailbox.reopen(lane)
+
+    def _delayed_forced(self, record: DelayedForced) -> None:
+        mailbox = self.mailboxes[record.mailbox]
+        for i, entry in enumerate(self._changing(mailbox, record.sequences)):
+            self._fall_due(mailbox, entry)
+            entry.due_at = entry.ready_at = record.at
+            entry.ready_sequence = self.sequence + i
+            if self.live:
+                mailbox.make_ready(entry)
+                self.expiry.add(mailbox, [entry])
+        if self.live:
+            self.due.gone(record.count)
+            self._want(mailbox)
+
+    def _completed(self, record: Completed) -> None:
+        for entry in self._changing(self.mailboxes[record.mailbox], record.sequences):
+            entry.completed = True

@@ -1,0 +1,79 @@
+"""What one command led to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from relaymesh.errors import MeshError
+from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.mailbox import Waiter
+from relaymesh.kernel.records import AnyRecord
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """What a sender gets: the message is the mesh's responsibility from here on."""
+
+    id: str
+    sequence: int
+    duplicate: bool = False
+    targets: int = 1
+    due: int = 0
+    """Mesh time (ms) at which it is delivered; 0 when at once."""
+
+
+class Delivered(msgspec.Struct, gc=False, eq=False):
+    """Deliveries for a waiter, to be handed over once their grant is written and what made them ready synced."""
+
+    waiter: Waiter
+    leases: list[Lease]
+    written: int
+    synced: int
+
+
+class Ended(msgspec.Struct, frozen=True, gc=False):
+    """How an attempt ended, for the one log line that every failure path leads to."""
+
+    mailbox: str
+    message_id: str
+    attempt: int
+    code: str
+    retryable: bool
+    final_state: str
+    reason: str = ""
+    alert: bool = False
+
+
+class Arrived(msgspec.Struct, frozen=True, gc=False):
+    """A delayed message fell due (or was forced)."""
+
+    mailbox: str
+    message_id: str
+    scheduled_at: int
+    arrived_at: int
+    forced: bool = False
+
+
+class Step(msgspec.Struct, gc=False, eq=False):
+    """Records, which must be durable BEFORE the result and the deliveries are released.
+
+    The result may leave when every event below `written` is written and every event below
+    `synced` is synced; each delivery names its own two.
+    """
+
+    base: int
+    records: list[AnyRecord]
+    details: list[Any]
+    result: Any = None
+    error: MeshError | None = None
+    written: int = 0
+    synced: int = 0
+    delivered: list[Delivered] | None = None
+    ended: list[Ended] | None = None
+    arrived: list[Arrived] | None = None
+    freed: bool = False
+    """Room appeared in some mailbox: senders that wait for it may try again."""
+
+
+__all__ = ["Arrived", "Delivered", "Ended", "Entry", "Receipt", "Step"]
