@@ -1,0 +1,348 @@
+"""The local session for an event loop: decides on the loop, commits in one thread, wakes once a commit.
+
+The loop never waits for the disk. Commands that arrive while a sync runs share the next frame and
+the next sync; all that became due with it is handed over by a single call into the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from relaymesh.errors import MailboxFull, MeshError
+from relaymesh.kernel.commands import (
+    Ack,
+    Command,
+    Complete,
+    Expect,
+    Extend,
+    ForceDelayed,
+    Forgo,
+    Nack,
+    OpenMailbox,
+    PurgeDeadLetters,
+    Receive,
+    Redrive,
+    Release,
+    Reprioritise,
+    Settle,
+    Subscribe,
+    Tick,
+    Unexpect,
+    Unsubscribe,
+)
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.step import Receipt, Step
+from relaymesh.node.core import Core, Receiver, Ticket, marks_of
+from relaymesh.node.local import Groups
+from relaymesh.node.node import Node
+from relaymesh.node.stats import MeshStats, stats_of
+
+
+class CommitThread:
+    """Writes and syncs whenever asked; everything asked for meanwhile is done in the next round."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._wanted = threading.Event()
+        self._sync_to = 0
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="relaymesh-commit", daemon=True)
+        self._thread.start()
+
+    def want(self, synced: int) -> None:
+        """Move the marks: write what waits, and sync at least through `synced`."""
+        self._sync_to = max(self._sync_to, synced)
+        if not self._wanted.is_set():
+            self._wanted.set()
+
+    def _run(self) -> None:
+        core = self._core
+        try:
+            while True:
+                self._wanted.wait()
+                self._wanted.clear()
+                if self._closing:
+                    return
+                core.write()
+                if self._sync_to > core.synced:
+                    core.sync_written()
+        except MeshError:
+            return  # the core has told everybody who waited
+
+    def close(self) -> None:
+        self._closing = True
+        self._wanted.set()
+        self._thread.join(timeout=30)
+
+
+class _Pending:
+    """A command whose answer waits for the marks."""
+
+    __slots__ = ("future", "synced", "written")
+
+    def __init__(self, written: int, synced: int, future: asyncio.Future[None]) -> None:
+        self.written = written
+        self.synced = synced
+        self.future = future
+
+    def release(self, error: MeshError | None) -> None:
+        if self.future.done():
+            return
+        if error is None:
+            self.future.set_result(None)
+        else:
+            self.future.set_exception(type(error)(error.message))
+
+
+class _AsyncReceiver(Receiver, gc=False, eq=False, kw_only=True):
+    """A receive on the loop. Deliveries that come after it was cancelled go back unburned."""
+
+    future: Any = None
+    session: Any = None
+
+    def release(self, error: MeshError | None) -> None:
+        self.error = error
+        if self.future.done():
+            if error is None and self.leases:
+                self.session.give_back(self.leases)
+        elif error is None:
+            self.future.set_result(self.leases)
+        else:
+            self.future.set_exception(type(error)(error.message))
+
+
+class AsyncLocalSession:
+    """Calls on a node in this process, awaited. Belongs to the loop it was opened on."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.holder = f"process-{os.getpid()}"
+        self._core = node.core
+        self._loop = asyncio.get_running_loop()
+        self._core.on_release = self._release_on_loop
+        self._commits = CommitThread(node.core)
+
+    def _release_on_loop(self, released: list[tuple[Ticket, MeshError | None]]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_release_all, released)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    async def _execute(self, command: Command, *, durable: bool = False) -> Any:
+        step = self._core.submit(command)
+        await self._commit(step, durable)
+        if step.error is not None:
+            raise step.error
+        return step.result
+
+    async def _commit(self, step: Step, durable: bool = False) -> None:
+        core = self._core
+        written, synced = marks_of(step)
+        if durable:
+            await self._durable(written)
+        elif core.passed(written, synced):
+            return
+        elif core.passed(step.written, step.synced):
+            self._commits.want(synced if core.waits_for_sync else 0)  # only deliveries to others wait
+        else:
+            await self._passed(step.written, step.synced, synced if core.waits_for_sync else 0)
+
+    async def _passed(self, written: int, synced: int, sync_to: int) -> None:
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._core.wait_for(_Pending(written, synced, future))
+        self._commits.want(sync_to)
+        await future
+
+    async def _durable(self, written: int) -> None:
+        """Wait for the sync even where receipts do not."""
+        while self._core.synced < written:
+            await self._passed(written, written, written)
+            if self._core.synced < written:
+                await asyncio.to_thread(self._core.sync)
+
+    # -- mailboxes
+
+    async def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
+        await self._execute(OpenMailbox(address, settings))
+
+    async def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None:
+        await self._execute(Subscribe(pattern, mailbox, settings))
+
+    async def unsubscribe(self, mailbox: str) -> int:
+        dropped: int = await self._execute(Unsubscribe(mailbox))
+        return dropped
+
+    # -- sending
+
+    def new_ids(self, count: int) -> list[str]:
+        return self.node.new_ids(count)
+
+    async def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
+        return await self._when_room(lambda: self.node.prepare_send(groups, minted), timeout)
+
+    async def publish(
+        self, topic: str, envelopes: Sequence[Envelope], minted: bool, timeout: float | None
+    ) -> list[Receipt]:
+        return await self._when_room(lambda: self.node.prepare_publish(topic, envelopes, minted), timeout)
+
+    async def _when_room(self, prepare: Callable[[], Command], timeout: float | None) -> list[Receipt]:
+        deadline = self._loop.time() + (timeout or 0)
+        while True:
+            room = asyncio.Event()
+            if timeout:
+                self._core.when_room(partial(self._set_on_loop, room))
+            try:
+                receipts: list[Receipt] = await self._execute(prepare())
+            except MailboxFull:
+                left = deadline - self._loop.time()
+                if not timeout or left <= 0:
+                    raise
+                try:
+                    await asyncio.wait_for(room.wait(), min(left, 1.0))
+                except TimeoutError:
+                    continue
+            else:
+                return receipts
+
+    def _set_on_loop(self, event: asyncio.Event) -> None:
+        self._loop.call_soon_threadsafe(event.set)
+
+    # -- receiving
+
+    async def receive(
+        self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
+    ) -> list[Lease]:
+        future: asyncio.Future[list[Lease]] = self._loop.create_future()
+        receiver = _AsyncReceiver(self.holder, max, correlation_id, future=future, session=self)
+        waits = timeout is None or timeout > 0
+        step = self._core.submit(Receive(mailbox, receiver, wait=waits))
+        timer = None
+        try:
+            await self._commit(step)
+            if step.error is not None:
+                raise step.error
+            if not step.result:
+                if not waits:
+                    return []
+                if timeout is not None:
+                    timer = self._loop.call_later(timeout, self._give_up, mailbox, receiver)
+            return await future
+        except asyncio.CancelledError:
+            self._abandon(mailbox, receiver)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _give_up(self, mailbox: str, receiver: _AsyncReceiver) -> None:
+        """The time is over: an empty answer, unless deliveries are on their way already."""
+        try:
+            waited = self._core.submit(Forgo(mailbox, receiver)).result
+        except MeshError:
+            return
+        if waited and not receiver.future.done():
+            receiver.future.set_result([])
+
+    def _abandon(self, mailbox: str, receiver: _AsyncReceiver) -> None:
+        delivered = receiver.future.done() and not receiver.future.cancelled() and receiver.leases
+        receiver.future.cancel()
+        try:
+            self._core.submit(Forgo(mailbox, receiver))
+        except MeshError:
+            return
+        if delivered:
+            self.give_back(receiver.leases)
+
+    def give_back(self, leases: list[Lease]) -> None:
+        """Deliveries nobody received: unburned, and without waiting."""
+        try:
+            step = self._core.submit(Release([lease.token for lease in leases]))
+        except MeshError:
+            return
+        self._commits.want(marks_of(step)[1])
+
+    async def expect(self, mailbox: str, correlation_id: str) -> None:
+        await self._execute(Expect(mailbox, correlation_id))
+
+    async def unexpect(self, mailbox: str, correlation_id: str) -> None:
+        await self._execute(Unexpect(mailbox, correlation_id))
+
+    # -- settling
+
+    async def ack(self, tokens: Sequence[int], *, durable: bool = False, drop: bool = False) -> list[int]:
+        stale: list[int] = await self._execute(Ack(tokens, drop), durable=durable)
+        return stale
+
+    async def nack(self, nack: Nack) -> str:
+        state: str = await self._execute(nack)
+        return state
+
+    async def settle(self, token: int, groups: Groups) -> list[Receipt]:
+        receipts: list[Receipt] = await self._execute(Settle(token, groups))
+        return receipts
+
+    async def extend(self, token: int, ms: int) -> int:
+        deadline: int = await self._execute(Extend(token, ms))
+        return deadline
+
+    async def complete(self, mailbox: str, sequence: int) -> bool:
+        waits: bool = await self._execute(Complete(mailbox, sequence))
+        return waits
+
+    # -- looking after it
+
+    async def dead_letters(self) -> list[DeadLetter]:
+        letters: list[DeadLetter] = self._core.read(lambda kernel: list(kernel.state.letters))
+        return letters
+
+    async def redrive(
+        self,
+        letters: Sequence[tuple[str, int]],
+        to: str | None,
+        edit: Callable[[Envelope], Envelope] | None,
+    ) -> list[int | None]:
+        sequences: list[int | None] = await self._execute(Redrive(letters, to, edit))
+        return sequences
+
+    async def purge(self, letters: Sequence[tuple[str, int]]) -> int:
+        purged: int = await self._execute(PurgeDeadLetters(letters))
+        return purged
+
+    async def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int:
+        changed: int = await self._execute(Reprioritise(mailbox, ids, priority))
+        return changed
+
+    async def deliver_due(self) -> int:
+        arrived: int = await self._execute(Tick())
+        return arrived
+
+    async def force_delayed(self, mailbox: str | None) -> int:
+        forced: int = await self._execute(ForceDelayed(mailbox))
+        return forced
+
+    async def stats(self) -> MeshStats:
+        stats: MeshStats = self._core.read(lambda kernel: stats_of(self.node, kernel))
+        return stats
+
+    async def peek(self, mailbox: str, limit: int) -> list[Any]:
+        entries: list[Any] = self._core.read(
+            lambda kernel: list(kernel.state.mailboxes[mailbox].entries.values())[:limit]
+        )
+        return entries
+
+    async def close(self, *, force: bool = False) -> None:
+        await asyncio.to_thread(self.node.close, force=force)
+        self._commits.close()
+
+
+def _release_all(released: list[tuple[Ticket, MeshError | None]]) -> None:
+    for ticket, error in released:
+        ticket.release(error)

@@ -1,0 +1,113 @@
+"""Clocks. Mesh time is what the kernel is given as `now`.
+
+It starts at max(wall clock, last record) and is carried on by a clock that counts suspended time
+(`CLOCK_BOOTTIME` where there is one), so that a wall clock that jumps changes nothing while the
+process runs, and time never goes back over a restart.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, as this machine believes."""
+
+    def elapsed_ns(self) -> int:
+        """Nanoseconds since some moment, never going back, counting suspended time."""
+
+    def awake_ns(self) -> int:
+        """The same without suspended time: what differs from `elapsed_ns` was slept."""
+
+    def wait(self, latch: Latch, seconds: float | None) -> bool:
+        """Wait for the latch at most so long. Answers whether it opened."""
+
+
+class Latch:
+    """Opened once, by another thread. Half the cost of a `threading.Event`."""
+
+    __slots__ = ("_lock", "opened")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.opened = False
+
+    def open(self) -> None:
+        if not self.opened:
+            self.opened = True
+            self._lock.release()
+
+    def wait(self, seconds: float | None) -> bool:
+        if self.opened:
+            return True
+        if self._lock.acquire(
+            timeout=-1 if seconds is None else max(0.0, min(seconds, threading.TIMEOUT_MAX))
+        ):
+            self._lock.release()
+        return self.opened
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def elapsed_ns(self) -> int:
+        return time.monotonic_ns() if _BOOTTIME is None else time.clock_gettime_ns(_BOOTTIME)
+
+    def awake_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def wait(self, latch: Latch, seconds: float | None) -> bool:
+        return latch.wait(seconds)
+
+
+class MeshTime:
+    """Mesh time in milliseconds, anchored once."""
+
+    __slots__ = ("_clock", "_origin_ms", "_origin_ns")
+
+    def __init__(self, clock: Clock, last_record_ms: int = 0) -> None:
+        self._clock = clock
+        self._origin_ns = clock.elapsed_ns()
+        self._origin_ms = max(clock.wall_ms(), last_record_ms)
+
+    def now(self) -> int:
+        return self._origin_ms + (self._clock.elapsed_ns() - self._origin_ns) // 1_000_000
+
+    def drift_ms(self) -> int:
+        """How far the wall clock has moved away from mesh time since the start."""
+        return self._clock.wall_ms() - self.now()
+
+
+class SuspendGuard:
+    """Notices that the machine slept, or its wall clock was moved, between two looks."""
+
+    def __init__(self, clock: Clock, mesh_time: MeshTime, threshold_ms: int = 5_000) -> None:
+        self._clock = clock
+        self._mesh_time = mesh_time
+        self._threshold_ms = threshold_ms
+        self._slept_ns = clock.elapsed_ns() - clock.awake_ns()
+        self._drift_ms = mesh_time.drift_ms()
+
+    def look(self) -> str | None:
+        """What happened since the last look, in words; None when nothing did."""
+        slept_ns = self._clock.elapsed_ns() - self._clock.awake_ns()
+        drift_ms = self._mesh_time.drift_ms()
+        suspended = (slept_ns - self._slept_ns) // 1_000_000
+        jumped = drift_ms - self._drift_ms
+        self._slept_ns, self._drift_ms = slept_ns, drift_ms
+        if suspended > self._threshold_ms:
+            return f"the machine was suspended for {suspended / 1000:.1f} s"
+        if abs(jumped) > self._threshold_ms:
+            return f"the wall clock jumped by {jumped / 1000:+.1f} s"
+        return None

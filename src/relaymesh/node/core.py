@@ -1,0 +1,366 @@
+"""The core of a node: kernel, lock and committer, without an event loop.
+
+A command is decided under the lock, which no I/O is ever done under; its records join those that
+wait to be written. Whoever needs them durable writes and syncs, for everybody at once:
+
+    submit(command)      decide; the records wait                          (any thread)
+    reach(w, s)          come back when the marks have passed w and s      (callers' threads)
+    write(), sync()      move the marks, then hand over what waited        (one thread each at a time)
+
+`written` and `synced` are the marks: every event below them is written, or durable. A receipt, a
+delivery, a refusal leaves only behind its marks. After a failed write or sync the core is dead:
+everything that waits, and every later call, gets `JournalPoisoned`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import msgspec
+
+from relaymesh.errors import Closed, JournalPoisoned, MeshError
+from relaymesh.kernel.commands import Command
+from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.mailbox import Waiter
+from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.snapshot import Snapshot
+from relaymesh.kernel.step import Delivered, Step
+from relaymesh.node.clock import Latch, MeshTime
+from relaymesh.node.outcome import log_step
+from relaymesh.store.projection import Projection
+from relaymesh.wire.records import encode_records
+
+
+class JournalPort(Protocol):
+    """What the core needs of a journal: `relaymesh.journal.Writer`, or `NullJournal`."""
+
+    def append(self, payload: bytes, events: int, now_ns: int) -> None: ...
+
+    def sync(self) -> int: ...
+
+    def room(self, bytes_needed: int = 0) -> bool: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def synced(self) -> int: ...
+
+    @property
+    def bytes_written(self) -> int: ...
+
+
+class Ticket(Protocol):
+    """Somebody waits for the marks."""
+
+    written: int
+    synced: int
+
+    def release(self, error: MeshError | None) -> None:
+        """The marks have passed, or they never will."""
+
+
+class Receiver(Waiter, gc=False, eq=False, kw_only=True):
+    """A waiter of this process. `release` is called once its deliveries may leave."""
+
+    written: int = 0
+    synced: int = 0
+    leases: list[Lease] = msgspec.field(default_factory=list)
+    error: MeshError | None = None
+    latch: Latch | None = None
+
+    def release(self, error: MeshError | None) -> None:
+        self.error = error
+        if self.latch is not None:
+            self.latch.open()
+
+
+class Core:
+    """One partition of a node. Thread-safe; see the module for who calls what."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        journal: JournalPort,
+        mesh_time: MeshTime,
+        *,
+        waits_for_sync: bool = True,
+        project: Callable[[list[Projection], int], None] | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.journal = journal
+        self.time = mesh_time
+        self.waits_for_sync = waits_for_sync
+        """False when a receipt leaves after the write (`batched`, `memory`)."""
+        self.written = self.synced = kernel.state.sequence
+        self.failure: MeshError | None = None
+        self.on_release: Callable[[list[tuple[Ticket, MeshError | None]]], None] = _release_here
+        self.on_timer: Callable[[], None] = _nothing
+        """Called when something is to happen earlier than `timer_at`."""
+        self.timer_at = 0
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._syncing = threading.Lock()
+        self._process = os.getpid()
+        self._records: list[AnyRecord] = []
+        self._projections: list[Projection] = []
+        self._unprojected: deque[tuple[int, list[Projection], int]] = deque()
+        self._project = project
+        self._tickets: list[Ticket] = []
+        self._room_latches: list[Callable[[], None]] = []
+
+    # -- deciding -----------------------------------------------------------------------------
+
+    def submit(self, command: Command) -> Step:
+        """Decide a command. Nothing of it is durable yet: `commit` the step, or wait with a ticket."""
+        self._check_usable()
+        with self._lock:
+            step = self.kernel.step(command, self.time.now())
+            if step.records:
+                self._collect(step)
+            if step.delivered is not None:
+                self._tickets.extend([_addressed(delivered) for delivered in step.delivered])
+            if step.freed and self._room_latches:
+                latches, self._room_latches = self._room_latches, []
+                for open_latch in latches:
+                    open_latch()
+            if self.kernel.next_event_at < self.timer_at:
+                self.on_timer()
+        if step.ended is not None or step.arrived is not None:
+            log_step(step)
+        return step
+
+    def _collect(self, step: Step) -> None:
+        self._records.extend(step.records)
+        if self._project is not None:
+            base = step.base
+            for record, detail in zip(step.records, step.details, strict=True):
+                self._projections.append(Projection(base, record, detail))
+                base += record.count
+
+    def when_room(self, open_latch: Callable[[], None]) -> None:
+        """Call back once, when a mailbox has got room."""
+        with self._lock:
+            self._room_latches.append(open_latch)
+
+    def read(self, look: Callable[[Kernel], Any]) -> Any:
+        """Look at the state, with time let pass."""
+        self._check_usable()
+        with self._lock:
+            return look(self.kernel)
+
+    # -- committing ---------------------------------------------------------------------------
+
+    def commit(self, step: Step, *, durable: bool = False) -> Any:
+        """Wait until the step's result may leave, then return it or raise its error."""
+        written, synced = marks_of(step)
+        if durable:
+            synced = written
+        self.reach(written, synced, durable=durable)
+        if step.error is not None:
+            raise step.error
+        return step.result
+
+    def execute(self, command: Command, *, durable: bool = False) -> Any:
+        """Decide, commit and answer, in the caller's thread."""
+        return self.commit(self.submit(command), durable=durable)
+
+    def reach(self, written: int, synced: int, *, durable: bool = False) -> None:
+        """Come back when the marks have passed. The first to come does the work for all who wait."""
+        while self.written < written:
+            with self._writing:
+                if self.written < written:
+                    self._write()
+        if self.waits_for_sync or durable:
+            while self.synced < synced:
+                with self._syncing:
+                    if self.synced < synced:
+                        self._sync()
+        self._check_usable()
+
+    def write(self) -> None:
+        """Write what waits to be written."""
+        with self._writing:
+            self._write()
+
+    def sync(self) -> None:
+        """Write what waits, and sync all that is written."""
+        self.write()
+        self.sync_written()
+
+    def sync_written(self) -> None:
+        """Sync all that is written."""
+        with self._syncing:
+            self._sync()
+
+    def _write(self) -> None:
+        self._check_usable()
+        with self._lock:
+            records, self._records = self._records, []
+            projections, self._projections = self._projections, []
+            through = self.kernel.state.sequence
+        self._write_frame(records, projections, through)
+
+    def _write_frame(self, records: list[AnyRecord], projections: list[Projection], through: int) -> None:
+        if records:
+            events = through - self.written
+            try:
+                self.journal.append(encode_records(records), events, time.time_ns())
+            except BaseException as error:
+                raise self._die(error) from error
+            if projections:
+                self._unprojected.append((through, projections, events))
+            self.written = through
+        if self._tickets:
+            self._hand_over()
+
+    def _sync(self) -> None:
+        self._check_usable()
+        try:
+            self.synced = self.journal.sync()
+        except BaseException as error:
+            raise self._die(error) from error
+        unprojected = self._unprojected
+        while unprojected and unprojected[0][0] <= self.synced:
+            _, projections, events = unprojected.popleft()
+            if self._project is not None:
+                self._project(projections, events)
+        if self._tickets:
+            self._hand_over()
+
+    @property
+    def unsynced(self) -> int:
+        """Events written but not yet durable, or not yet written."""
+        return self.kernel.state.sequence - self.synced
+
+    # -- handing over -------------------------------------------------------------------------
+
+    def wait_for(self, ticket: Ticket) -> None:
+        """Release the ticket when the marks have passed it; somebody else moves them."""
+        with self._lock:
+            self._tickets.append(ticket)
+
+    def passed(self, written: int, synced: int) -> bool:
+        return written <= self.written and (synced <= self.synced or not self.waits_for_sync)
+
+    def _hand_over(self) -> None:
+        with self._lock:
+            ready: list[tuple[Ticket, MeshError | None]] = []
+            waiting: list[Ticket] = []
+            for ticket in self._tickets:
+                if self.passed(ticket.written, ticket.synced):
+                    ready.append((ticket, None))
+                else:
+                    waiting.append(ticket)
+            self._tickets = waiting
+        if ready:
+            self.on_release(ready)
+
+    # -- snapshots ----------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """A snapshot at a sequence that lies between two frames."""
+        with self._writing:
+            self._check_usable()
+            with self._lock:
+                records, self._records = self._records, []
+                projections, self._projections = self._projections, []
+                snapshot = Snapshot(self.kernel.state)
+            self._write_frame(records, projections, snapshot.sequence)
+        return snapshot
+
+    def draw(self, pieces: Iterable[Any]) -> Any:
+        """The next piece of a snapshot; None when there is none."""
+        with self._lock:
+            return next(iter(pieces), None)
+
+    # -- ends ---------------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        if self._process != os.getpid():
+            raise Closed("this mesh belongs to the process that opened it, and this one was forked from it")
+        if self.failure is not None:
+            raise type(self.failure)(self.failure.message)
+
+    def _die(self, error: BaseException) -> MeshError:
+        """The journal failed: nobody waits any longer, and the outcome of what was pending is unknown."""
+        failure = error if isinstance(error, MeshError) else JournalPoisoned(f"the commit failed: {error!r}")
+        self.shut(failure)
+        return failure
+
+    def shut(self, failure: MeshError) -> None:
+        """No call succeeds after this one; whoever waits is told."""
+        with self._lock:
+            if self.failure is None:
+                self.failure = failure
+            tickets, self._tickets = self._tickets, []
+            latches, self._room_latches = self._room_latches, []
+            for mailbox in self.kernel.state.mailboxes.values():
+                for waiter in [*mailbox.waiters, *mailbox.askers.values()]:
+                    if isinstance(waiter, Receiver):
+                        tickets.append(waiter)
+                mailbox.waiters.clear()
+                mailbox.askers.clear()
+        for open_latch in latches:
+            open_latch()
+        if tickets:
+            self.on_release([(ticket, failure) for ticket in tickets])
+
+
+def marks_of(step: Step) -> tuple[int, int]:
+    """What must be written and synced before everything this step does has left."""
+    written, synced = step.written, step.synced
+    for delivered in step.delivered or ():
+        written = max(written, delivered.written)
+        synced = max(synced, delivered.synced)
+    return written, synced
+
+
+def _addressed(delivered: Delivered) -> Receiver:
+    receiver = delivered.waiter
+    assert isinstance(receiver, Receiver)
+    receiver.leases = delivered.leases
+    receiver.written = delivered.written
+    receiver.synced = delivered.synced
+    return receiver
+
+
+def _release_here(released: list[tuple[Ticket, MeshError | None]]) -> None:
+    for ticket, error in released:
+        ticket.release(error)
+
+
+def _nothing() -> None:
+    pass
+
+
+class NullJournal:
+    """The journal of a mesh that keeps nothing."""
+
+    def __init__(self, next_sequence: int) -> None:
+        self._next = next_sequence
+
+    def append(self, payload: bytes, events: int, now_ns: int) -> None:  # noqa: ARG002 - nothing is kept
+        self._next += events
+
+    def sync(self) -> int:
+        return self._next
+
+    def room(self, bytes_needed: int = 0) -> bool:  # noqa: ARG002 - memory has no floor
+        return True
+
+    def close(self) -> None:
+        pass
+
+    @property
+    def synced(self) -> int:
+        return self._next
+
+    @property
+    def bytes_written(self) -> int:
+        return 0

@@ -1,0 +1,303 @@
+"""A node: one core and everything that has to be done beside it.
+
+Owns the directory, the clock and the background threads. Decides nothing about messages.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from relaymesh.errors import Closed, DiskFloor, MeshError, PayloadTooLarge, StoreLagging
+from relaymesh.journal import Disk, archive_behind, drop_archived, write_checkpoint
+from relaymesh.kernel.commands import Publish, PurgeDeadLetters, Send, Start, Stop, Tick
+from relaymesh.kernel.dedup import Seen
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.snapshot import Snapshot
+from relaymesh.kernel.state import topic_target
+from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
+from relaymesh.node.core import Core, JournalPort, NullJournal
+from relaymesh.node.disk import RealDisk
+from relaymesh.node.ids import IdMint, uuid7_ms
+from relaymesh.node.opening import STORE_FILE, Opened, first_state, open_directory
+from relaymesh.node.projector import InlineProjector, Projector
+from relaymesh.node.rng import Rng, system_rng
+from relaymesh.node.settings import MeshSettings
+from relaymesh.wire.snapshot import encode_piece
+
+log = logging.getLogger("relaymesh.node")
+
+DAY_MS = 86_400_000
+HOUSEKEEPING_S = 1.0
+RECLAIM_PAUSE_MS = 5_000
+ID_CLOCK_SLACK_MS = 60_000
+"""How far a sender's clock may be ahead of ours for its UUIDv7 to be believed new."""
+
+
+class Node:
+    """An open mesh directory, or a mesh in memory. `close` it, or the next start has to replay more."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        settings: MeshSettings,
+        *,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+        disk: Disk | None = None,
+        background: bool = True,
+    ) -> None:
+        """`background=False`: no threads; the caller lets time pass with `tend`."""
+        self.path = path
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.rng = rng or system_rng()
+        self.closed = False
+        self._closing = threading.Lock()
+        self._minting = threading.Lock()
+        self.opened: Opened | None = None
+        journal: JournalPort
+        if settings.durability == "memory":
+            state, epoch = first_state(), 1
+            journal = NullJournal(state.sequence)
+        else:
+            if disk is None:
+                assert path is not None
+                path.mkdir(parents=True, exist_ok=True)
+                disk = RealDisk(path)
+            self.opened = open_directory(disk, None if path is None else path / STORE_FILE, settings)
+            state, epoch, journal = self.opened.state, self.opened.epoch, self.opened.writer
+        self.disk = disk
+        state.admitted.remembered_max = settings.remembered_ids_max
+        self.time = MeshTime(self.clock, state.now)
+        self.mint = IdMint(self.rng)
+        self.store = self.opened.store if self.opened else None
+        self.projector = self._projector(background)
+        self.core = Core(
+            Kernel(self.rng.random, state),
+            journal,
+            self.time,
+            waits_for_sync=settings.durability == "synced",
+            project=None if self.projector is None else self.projector.offer,
+        )
+        self._guard = SuspendGuard(self.clock, self.time)
+        self._checkpointed_bytes = 0
+        self._last_sync_ms = self._last_daily_ms = self.time.now()
+        self._checkpointing: threading.Thread | None = None
+        self._wake = threading.Event()
+        self._background = background
+        self.core.execute(Start(epoch), durable=True)
+        self._thread: threading.Thread | None = None
+        if background:
+            self.core.on_timer = self._wake.set
+            self._thread = threading.Thread(
+                target=self._keep_house, name="relaymesh-housekeeping", daemon=True
+            )
+            self._thread.start()
+
+    def _projector(self, background: bool) -> Projector | InlineProjector | None:
+        if self.store is None:
+            return None
+        kind = Projector if background else InlineProjector
+        return kind(self.store, now_ms=self.time.now, lag_max=self.settings.store_lag_max)
+
+    # -- admission ----------------------------------------------------------------------------
+
+    def new_ids(self, count: int) -> list[str]:
+        with self._minting:
+            return self.mint.mint(self.time.now(), count)
+
+    def prepare_send(self, groups: Sequence[tuple[str, Sequence[Envelope]]], minted: bool) -> Send:
+        """The command for these messages, once the disk and the store can take them."""
+        self._require_capacity([envelope for _, envelopes in groups for envelope in envelopes])
+        known = None if minted else self._look_up([(to, envelopes) for to, envelopes in groups])
+        return Send(groups, minted, known)
+
+    def prepare_publish(self, topic: str, envelopes: Sequence[Envelope], minted: bool) -> Publish:
+        self._require_capacity(envelopes)
+        known = None if minted else self._look_up([(topic_target(topic), envelopes)])
+        return Publish(topic, envelopes, minted, known)
+
+    def _require_capacity(self, envelopes: Sequence[Envelope]) -> None:
+        size = 0
+        for envelope in envelopes:
+            size += len(envelope.content)
+        if size > self.settings.batch_bytes_max:
+            raise PayloadTooLarge(
+                f"one batch holds {size} bytes; the limit is {self.settings.batch_bytes_max}",
+                hint="send it in several calls",
+            )
+        if self.projector is not None and self.projector.lagging:
+            raise StoreLagging(f"the store is {self.projector.lag} events behind the journal")
+        if not self.core.journal.room(size):
+            raise DiskFloor(f"the disk of {self.path} is too full to accept messages")
+
+    def _look_up(self, targets: list[tuple[str, Sequence[Envelope]]]) -> dict[tuple[str, str], Seen] | None:
+        """What the store knows of ids that memory may have forgotten."""
+        admitted = self.core.kernel.state.admitted
+        if self.store is None or admitted.horizon < 0:
+            return None
+        horizon = admitted.horizon
+        keys = [
+            (target, envelope.id)
+            for target, envelopes in targets
+            for envelope in envelopes
+            if not _surely_newer(envelope.id, horizon, self.time.now())
+        ]
+        while keys:
+            known = self.store.lookup(keys, self.time.now())
+            if admitted.horizon == horizon:
+                return known
+            horizon = admitted.horizon
+        return None
+
+    # -- housekeeping -------------------------------------------------------------------------
+
+    def _keep_house(self) -> None:
+        while not self.closed:
+            try:
+                wait_s = self.tend()
+            except MeshError:
+                return
+            except Exception:
+                log.exception("housekeeping failed; it goes on")
+                wait_s = HOUSEKEEPING_S
+            self._wake.wait(wait_s)
+            self._wake.clear()
+
+    def tend(self) -> float:
+        """Do what is due; answers how many seconds nothing will be."""
+        now = self.time.now()
+        self._watch_clock(now)
+        core = self.core
+        if core.kernel.next_event_at <= now:
+            core.execute(Tick())
+        if core.unsynced and now - self._last_sync_ms >= self._sync_every_ms():
+            core.sync()
+            self._last_sync_ms = now
+        if self.store is not None and self.projector is not None:
+            applied = self.store.applied
+            core.read(lambda kernel: kernel.state.admitted.forget(applied, now))
+        self._checkpoint_if_due()
+        if now - self._last_daily_ms >= DAY_MS:
+            self._last_daily_ms = now
+            self._drop_old_letters(now)
+        core.timer_at = next_at = core.kernel.next_event_at
+        until_sync = self._sync_every_ms() if core.unsynced else HOUSEKEEPING_S * 1000
+        return max(0.0, min(next_at - now, until_sync, HOUSEKEEPING_S * 1000) / 1000)
+
+    def _sync_every_ms(self) -> int:
+        settings = self.settings
+        if settings.durability == "batched":
+            return 0 if self.core.unsynced >= settings.batch_events else settings.batch_ms
+        return settings.idle_sync_ms
+
+    def _watch_clock(self, now: int) -> None:
+        """After a suspend, holders that slept too get one round to speak up before their leases end."""
+        event = self._guard.look()
+        if event is not None:
+            self.core.read(lambda kernel: kernel.pause_reclaim(now + RECLAIM_PAUSE_MS))
+            logging.getLogger("relaymesh.alert").warning(
+                "%s: no lease is reclaimed for %d ms", event, RECLAIM_PAUSE_MS
+            )
+
+    def _drop_old_letters(self, now: int) -> None:
+        before = now - int(self.settings.dead_letter_days * DAY_MS)
+        old = self.core.read(
+            lambda kernel: [(x.mailbox, x.dead_sequence) for x in kernel.state.letters if x.at < before]
+        )
+        if old:
+            self.core.execute(PurgeDeadLetters(old))
+            log.info("purged %d dead letters older than %s days", len(old), self.settings.dead_letter_days)
+
+    # -- checkpoints --------------------------------------------------------------------------
+
+    def _checkpoint_if_due(self) -> None:
+        grown = self.core.journal.bytes_written - self._checkpointed_bytes
+        running = self._checkpointing is not None and self._checkpointing.is_alive()
+        if grown < self.settings.checkpoint_bytes or running or self.disk is None:
+            return
+        if not self._background:
+            self.checkpoint()
+            return
+        self._checkpointing = threading.Thread(
+            target=self._checkpoint_quietly, name="relaymesh-checkpoint", daemon=True
+        )
+        self._checkpointing.start()
+
+    def _checkpoint_quietly(self) -> None:
+        try:
+            self.checkpoint()
+        except (MeshError, OSError) as error:
+            log.warning("no checkpoint was taken: %s", error)
+
+    def checkpoint(self) -> int | None:
+        """Write the whole state, so that a start need not replay what lies before it."""
+        if self.disk is None or self.settings.durability == "memory":
+            return None
+        self._checkpointed_bytes = self.core.journal.bytes_written
+        snapshot = self.core.snapshot()
+        try:
+            self.core.sync()
+            if self.projector is not None and not self.projector.drain(60):
+                log.warning("the store is behind: the checkpoint waits for it")
+                return None
+            write_checkpoint(self.disk, snapshot.sequence, self._chunks(snapshot), time.time_ns())
+        finally:
+            self.core.read(lambda _: snapshot.close())
+        archive_behind(self.disk, snapshot.sequence)
+        drop_archived(self.disk, time.time_ns() - int(self.settings.archive_days * DAY_MS) * 1_000_000)
+        return snapshot.sequence
+
+    def _chunks(self, snapshot: Snapshot) -> Iterator[bytes]:
+        pieces = snapshot.pieces()
+        while (piece := self.core.draw(pieces)) is not None:
+            yield encode_piece(piece)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def close(self, *, force: bool = False) -> None:
+        """Stop: give deliveries back, flush, and let go of the directory. Twice is once.
+
+        `force` skips the flush of what nobody waits for; a mesh in memory then says what it dropped.
+        """
+        with self._closing:
+            if self.closed:
+                return
+            self.closed = True
+        self._wake.set()
+        try:
+            if self.core.failure is None:
+                self._stop(force)
+        finally:
+            self.core.shut(Closed("this mesh is closed"))
+            if self._thread is not None and self._thread is not threading.current_thread():
+                self._thread.join(timeout=5)
+            if self._checkpointing is not None:
+                self._checkpointing.join(timeout=60)
+            if self.projector is not None:
+                self.projector.close(timeout=30)
+            if self.store is not None:
+                self.store.close()
+            self.core.journal.close()
+
+    def _stop(self, force: bool) -> None:
+        if force:
+            delayed = self.core.read(lambda k: sum(box.delayed for box in k.state.mailboxes.values()))
+            if delayed and self.settings.durability == "memory":
+                log.warning("forced exit: %d delayed messages are dropped", delayed)
+            return
+        forced = self.core.execute(Stop(self.settings.deliver_delayed_on_stop), durable=True)
+        if forced:
+            log.info("delivered %d delayed messages at the stop", forced)
+        self.core.sync()
+
+
+def _surely_newer(id: str, horizon: int, now: int) -> bool:
+    """A UUIDv7 made after the horizon was never admitted before it, unless its maker's clock is far off."""
+    made = uuid7_ms(id)
+    return made is not None and horizon < made <= now + ID_CLOCK_SLACK_MS

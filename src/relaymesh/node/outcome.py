@@ -1,0 +1,60 @@
+"""The one place where failures and late arrivals are logged, always with the same fields."""
+
+from __future__ import annotations
+
+import logging
+
+from relaymesh.kernel.address import name_of
+from relaymesh.kernel.step import Arrived, Ended, Step
+from relaymesh.wire.envelope import iso
+
+log = logging.getLogger("relaymesh.delivery")
+alerts = logging.getLogger("relaymesh.alert")
+
+
+def log_step(step: Step) -> None:
+    for ended in step.ended or ():
+        _log_ended(ended)
+    forced = 0
+    for arrived in step.arrived or ():
+        forced += arrived.forced
+        if log.isEnabledFor(logging.INFO):
+            _log_arrived(arrived)
+    if forced:
+        log.info("forced all delayed messages out", extra={"count": forced})
+
+
+def fields_of(ended: Ended) -> dict[str, object]:
+    """`topic, message_id, subscriber, attempt, error_code, retryable, final_state`."""
+    name = name_of(ended.mailbox)
+    topic, colon, subscriber = name.partition(":")
+    return {
+        "topic": topic if colon else "",
+        "message_id": ended.message_id,
+        "subscriber": subscriber if colon else name,
+        "attempt": ended.attempt,
+        "error_code": ended.code,
+        "retryable": ended.retryable,
+        "final_state": ended.final_state,
+    }
+
+
+def _log_ended(ended: Ended) -> None:
+    fields = fields_of(ended)
+    text = " ".join(f"{name}={value}" for name, value in fields.items())
+    level = logging.INFO if ended.final_state in ("success", "deferred") else logging.WARNING
+    log.log(level, "delivery ended: %s reason=%s", text, ended.reason, extra=fields)
+    if ended.alert:
+        alerts.error("dead letter: %s reason=%s", text, ended.reason, extra=fields)
+
+
+def _log_arrived(arrived: Arrived) -> None:
+    fields = {
+        "id": arrived.message_id,
+        "to": arrived.mailbox,
+        "scheduled_at": iso(arrived.scheduled_at),
+        "actual_delivery_at": iso(arrived.arrived_at),
+        "delay_drift_ms": arrived.arrived_at - arrived.scheduled_at,
+        "forced": arrived.forced,
+    }
+    log.info("delayed message delivered: %s", " ".join(f"{k}={v}" for k, v in fields.items()), extra=fields)

@@ -1,0 +1,173 @@
+"""Agents and subscriptions: the two things that receive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from relaymesh.errors import Empty, NoAnswer
+from relaymesh.kernel.address import name_of
+from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.sdk.compose import Batch
+from relaymesh.sdk.delivery import Delivery
+from relaymesh.sdk.receipt import Receipt
+
+if TYPE_CHECKING:
+    from relaymesh.sdk.mesh import Mesh
+
+Handler = Callable[[Delivery], Any]
+
+
+class Inbox:
+    """Something with a mailbox to receive from."""
+
+    def __init__(self, mesh: Mesh, address: str) -> None:
+        self._mesh = mesh
+        self.address = address
+
+    @property
+    def name(self) -> str:
+        return name_of(self.address)
+
+    def receive(self, timeout: float | None = None) -> Delivery:
+        """The next delivery. Waits `timeout` seconds (None: as long as it takes), then raises `Empty`."""
+        deliveries = self.receive_many(1, timeout)
+        if not deliveries:
+            raise Empty(f"nothing arrived for {self.name} within {timeout} s")
+        return deliveries[0]
+
+    def receive_many(self, max: int, timeout: float | None = 0) -> list[Delivery]:
+        """Up to `max` deliveries, as soon as there is one; a list, maybe empty."""
+        return self._deliveries(self._mesh._session.receive(self.address, max, timeout))
+
+    def _deliveries(self, leases: Sequence[Lease]) -> list[Delivery]:
+        mesh = self._mesh
+        table = mesh._table_of(self.address)
+        return [Delivery(mesh, lease, table, lease.entry.lease is not lease) for lease in leases]
+
+    def peek(self, limit: int = 100) -> list[Entry]:
+        """What is pending, in the order of acceptance, without taking it."""
+        return self._mesh._session.peek(self.address, limit)
+
+    def handle(self, handler: Handler) -> Handler:
+        """Decorator: run the handler for every delivery. A handler that raises has failed."""
+        self._mesh._pool.serve(self, handler)
+        return handler
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address}>"
+
+
+class Subscription(Inbox):
+    """A durable subscription: a mailbox that a topic fills."""
+
+
+class Agent(Inbox):
+    """A mailbox with a name, that also sends."""
+
+    def send(
+        self,
+        to: str,
+        content: Any,
+        *,
+        id: str | None = None,
+        type: str = "message",
+        priority: int | str | None = None,
+        task: str | None = None,
+        key: str | None = None,
+        delay_ms: float = 0,
+        ttl: float = 3600,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        requires_ack: bool = False,
+        tags: Iterable[str] = (),
+        max_retries: int | None = None,
+        timeout: float | None = None,
+        trace: str | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> Receipt:
+        """Send one message; see docs/reference/sdk.md for every field. Returns once it is durable.
+
+        The same `id` to the same recipient within a day is the same message: its receipt comes back.
+        `timeout`: how many seconds to wait for room in a full mailbox before `MailboxFull`.
+        """
+        item: dict[str, Any] = {"to": to, "content": content}
+        if (
+            id, type, priority, task, key, delay_ms, ttl, correlation_id, reply_to,
+            requires_ack, tags, max_retries, trace, extra,
+        ) != _PLAIN:  # fmt: skip
+            item.update(
+                id=id,
+                type=type,
+                priority=priority,
+                task=task,
+                key=key,
+                delay_ms=delay_ms,
+                ttl=ttl,
+                correlation_id=correlation_id,
+                reply_to=reply_to,
+                requires_ack=requires_ack,
+                tags=tags,
+                max_retries=max_retries,
+                trace=trace,
+                extra=extra,
+            )
+        return self.send_many([item], timeout=timeout)[0]
+
+    def send_many(
+        self, messages: Sequence[Mapping[str, Any]], *, timeout: float | None = None
+    ) -> list[Receipt]:
+        """Send a batch, all or none: each a dict of `to`, `content` and any field of `send`."""
+        mesh = self._mesh
+        session = mesh._session
+        batch = Batch(self.address, messages, session.new_ids, mesh._limit)
+        return batch.receipts(session.send(batch.groups, batch.minted, timeout))
+
+    def publish(self, topic: str, content: Any, **fields: Any) -> Receipt:
+        """Publish as this agent; see `Mesh.publish`."""
+        return self._mesh.publish(topic, content, sender=self.address, **fields)
+
+    def ask(self, to: str, content: Any, timeout: float | None = 60, **fields: Any) -> Delivery:
+        """Send a question and wait for its answer, which is acked already. Raises `NoAnswer`.
+
+        The question ends unanswered when the time is over or when it was dead-lettered. An answer that
+        comes later arrives as an ordinary message.
+        """
+        session = self._mesh._session
+        correlation = fields.pop("correlation_id", None) or session.new_ids(1)[0]
+        session.expect(self.address, correlation)
+        try:
+            fields = {"id": correlation, "reply_to": self.address, **fields}
+            receipt = self.send(to, content, type="question", correlation_id=correlation, **fields)
+            leases = session.receive(self.address, 1, timeout, correlation)
+            if not leases:
+                raise NoAnswer(f"{to} did not answer question {receipt.id} within {timeout} s")
+            answer = self._deliveries(leases)[0]
+            answer.ack()
+        finally:
+            session.unexpect(self.address, correlation)
+        checked_answer(answer, to)
+        return answer
+
+    def answer(self, delivery: Delivery, content: Any, **fields: Any) -> Receipt:
+        """Ack a question and send its answer, in one step: both are durable, or neither."""
+        mesh = self._mesh
+        to, reply = delivery._answer()
+        item = {"to": to, "content": content, **reply, **fields}
+        batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit)
+        receipts = batch.receipts(mesh._session.settle(delivery._lease.token, batch.groups))
+        delivery._settled = True
+        return receipts[0]
+
+
+def checked_answer(answer: Any, to: str) -> None:
+    """Raise `NoAnswer` when what came back is the word that there will be none."""
+    if answer.type == "nack":
+        error = answer.content["error"]
+        raise NoAnswer(
+            f"{to} will not answer question {answer.content['originalMessageId']}:"
+            f" {error['code']} {error['message']}".rstrip()
+        )
+
+
+_PLAIN = (None, "message", None, None, None, 0, 3600, None, None, False, (), None, None, None)

@@ -1,0 +1,112 @@
+"""Agents and subscriptions on an event loop: the twins of `agent.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from relaymesh.errors import Empty, NoAnswer
+from relaymesh.kernel.address import name_of
+from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.sdk.agent import checked_answer
+from relaymesh.sdk.compose import Batch
+from relaymesh.sdk.delivery import AsyncDelivery
+from relaymesh.sdk.receipt import Receipt
+
+if TYPE_CHECKING:
+    from relaymesh.sdk.async_mesh import AsyncMesh
+
+AsyncHandler = Callable[[AsyncDelivery], Any]
+
+
+class AsyncInbox:
+    """Something with a mailbox to receive from."""
+
+    def __init__(self, mesh: AsyncMesh, address: str) -> None:
+        self._mesh = mesh
+        self.address = address
+
+    @property
+    def name(self) -> str:
+        return name_of(self.address)
+
+    async def receive(self, timeout: float | None = None) -> AsyncDelivery:
+        """The next delivery. Waits `timeout` seconds (None: as long as it takes), then raises `Empty`."""
+        deliveries = await self.receive_many(1, timeout)
+        if not deliveries:
+            raise Empty(f"nothing arrived for {self.name} within {timeout} s")
+        return deliveries[0]
+
+    async def receive_many(self, max: int, timeout: float | None = 0) -> list[AsyncDelivery]:
+        """Up to `max` deliveries, as soon as there is one; a list, maybe empty."""
+        return self._deliveries(await self._mesh._session.receive(self.address, max, timeout))
+
+    def _deliveries(self, leases: Sequence[Lease]) -> list[AsyncDelivery]:
+        mesh = self._mesh
+        table = mesh._table_of(self.address)
+        return [AsyncDelivery(mesh, lease, table, lease.entry.lease is not lease) for lease in leases]
+
+    async def peek(self, limit: int = 100) -> list[Entry]:
+        """What is pending, in the order of acceptance, without taking it."""
+        return await self._mesh._session.peek(self.address, limit)
+
+    def handle(self, handler: AsyncHandler) -> AsyncHandler:
+        """Decorator: run the handler for every delivery. A handler that raises has failed."""
+        self._mesh._pool.serve(self, handler)
+        return handler
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address}>"
+
+
+class AsyncSubscription(AsyncInbox):
+    """A durable subscription: a mailbox that a topic fills."""
+
+
+class AsyncAgent(AsyncInbox):
+    """A mailbox with a name, that also sends."""
+
+    async def send(self, to: str, content: Any, *, timeout: float | None = None, **fields: Any) -> Receipt:
+        """Send one message; the fields are those of `Agent.send`. Returns once it is durable."""
+        return (await self.send_many([{"to": to, "content": content, **fields}], timeout=timeout))[0]
+
+    async def send_many(
+        self, messages: Sequence[Mapping[str, Any]], *, timeout: float | None = None
+    ) -> list[Receipt]:
+        """Send a batch, all or none: each a dict of `to`, `content` and any field of `send`."""
+        mesh = self._mesh
+        session = mesh._session
+        batch = Batch(self.address, messages, session.new_ids, mesh._limit)
+        return batch.receipts(await session.send(batch.groups, batch.minted, timeout))
+
+    async def publish(self, topic: str, content: Any, **fields: Any) -> Receipt:
+        """Publish as this agent; see `AsyncMesh.publish`."""
+        return await self._mesh.publish(topic, content, sender=self.address, **fields)
+
+    async def ask(self, to: str, content: Any, timeout: float | None = 60, **fields: Any) -> AsyncDelivery:
+        """Send a question and wait for its answer, which is acked already. Raises `NoAnswer`."""
+        session = self._mesh._session
+        correlation = fields.pop("correlation_id", None) or session.new_ids(1)[0]
+        await session.expect(self.address, correlation)
+        try:
+            fields = {"id": correlation, "reply_to": self.address, **fields}
+            receipt = await self.send(to, content, type="question", correlation_id=correlation, **fields)
+            leases = await session.receive(self.address, 1, timeout, correlation)
+            if not leases:
+                raise NoAnswer(f"{to} did not answer question {receipt.id} within {timeout} s")
+            answer = self._deliveries(leases)[0]
+            await answer.ack()
+        finally:
+            await session.unexpect(self.address, correlation)
+        checked_answer(answer, to)
+        return answer
+
+    async def answer(self, delivery: AsyncDelivery, content: Any, **fields: Any) -> Receipt:
+        """Ack a question and send its answer, in one step: both are durable, or neither."""
+        mesh = self._mesh
+        to, reply = delivery._answer()
+        item = {"to": to, "content": content, **reply, **fields}
+        batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit)
+        receipts = batch.receipts(await mesh._session.settle(delivery._lease.token, batch.groups))
+        delivery._settled = True
+        return receipts[0]

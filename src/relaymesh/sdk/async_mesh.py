@@ -1,0 +1,242 @@
+"""`AsyncMesh`: the embedded mesh for programs on an event loop. The twin of `Mesh`, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Unpack
+
+from relaymesh.errors import Closed
+from relaymesh.kernel.address import agent_address, pattern_address, subscription_address, topic_address
+from relaymesh.node.async_local import AsyncLocalSession
+from relaymesh.node.clock import Clock
+from relaymesh.node.node import Node
+from relaymesh.node.settings import Durability, MeshSettings
+from relaymesh.node.stats import MeshStats
+from relaymesh.sdk.async_agent import AsyncAgent, AsyncHandler, AsyncSubscription
+from relaymesh.sdk.async_pool import AsyncWorkerPool
+from relaymesh.sdk.delivery import AsyncDelivery
+from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, select
+from relaymesh.sdk.mesh import (
+    HANDLERS_STOP_S,
+    MESH_SENDER,
+    NO_TABLE,
+    composed,
+    mark_settled,
+    settings_of,
+)
+from relaymesh.sdk.options import MailboxOptions, mailbox_settings
+from relaymesh.sdk.outcome import FailureTable
+from relaymesh.sdk.place import data_directory
+from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT
+from relaymesh.sdk.receipt import Receipt, receipts_of
+from relaymesh.sdk.renewal import AsyncRenewer
+from relaymesh.wire.envelope import parse_priority
+
+
+class AsyncMesh:
+    """A mesh in this process, on an event loop.
+
+    async with AsyncMesh("data") as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        await planner.send("coder", {"do": "bump version"})
+        async with await coder.receive(timeout=5) as delivery:
+            print(delivery.content)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        durability: Durability | None = None,
+        *,
+        settings: MeshSettings | None = None,
+        workers: tuple[int, int] = (CORE_DEFAULT, MAX_DEFAULT),
+        clock: Clock | None = None,
+    ) -> None:
+        """Opened by `async with`, or `await mesh.open()`. `workers[1]` handlers run at most at once."""
+        self._settings = settings_of(settings, durability)
+        self._place = None if self._settings.durability == "memory" else data_directory(path)
+        self._clock = clock
+        self._workers = workers
+        self._limit = self._settings.payload_bytes_max
+        self._tables: dict[str, FailureTable] = {}
+        self._opened: AsyncLocalSession | None = None
+        self._starting: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    async def open(self) -> AsyncMesh:
+        """Take the directory and recover, without blocking the loop."""
+        if self._closed:
+            raise Closed("this mesh is closed")
+        if self._opened is None:
+            node = await asyncio.to_thread(Node, self._place, self._settings, clock=self._clock)
+            self._opened = AsyncLocalSession(node)
+            self._renewer = AsyncRenewer(node.time.now)
+            self._pool = AsyncWorkerPool(self._workers[1])
+        return self
+
+    @property
+    def _session(self) -> AsyncLocalSession:
+        if self._opened is None:
+            raise Closed("this mesh is not open", hint="use it in an async with block, or await mesh.open()")
+        return self._opened
+
+    @property
+    def path(self) -> os.PathLike[str] | None:
+        """The data directory; None for a mesh in memory."""
+        return self._place
+
+    # -- mailboxes
+
+    async def agent(self, name: str, **options: Unpack[MailboxOptions]) -> AsyncAgent:
+        """The agent of this name; its mailbox is opened if need be. Options change its settings."""
+        address = agent_address(name)
+        settings = None
+        if options:
+            settings, self._tables[address] = mailbox_settings(options)
+        await self._session.open_mailbox(address, settings)
+        return AsyncAgent(self, address)
+
+    async def subscribe(self, topic: str, name: str, **options: Unpack[MailboxOptions]) -> AsyncSubscription:
+        """A durable subscription to a topic or a pattern; see `Mesh.subscribe`."""
+        address = subscription_address(topic, name)
+        settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
+        await self._session.subscribe(pattern_address(topic), address, settings)
+        return AsyncSubscription(self, address)
+
+    async def unsubscribe(self, topic: str, name: str) -> int:
+        """End a subscription; what it still held is dropped. Answers how many messages that were."""
+        return await self._session.unsubscribe(subscription_address(topic, name))
+
+    def on(
+        self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
+    ) -> Callable[[AsyncHandler], AsyncHandler]:
+        """Decorator: subscribe, and run the function for every message, once the loop gets to it."""
+
+        def register(handler: AsyncHandler) -> AsyncHandler:
+            async def start() -> None:
+                subscription = await self.subscribe(topic, name or handler.__name__, **options)
+                subscription.handle(handler)
+
+            self._starting.append(asyncio.get_running_loop().create_task(start()))
+            return handler
+
+        return register
+
+    def _table_of(self, address: str) -> FailureTable:
+        return self._tables.get(address, NO_TABLE)
+
+    # -- publishing and settling
+
+    async def publish(
+        self,
+        topic: str,
+        content: Any,
+        *,
+        id: str | None = None,
+        key: str | None = None,
+        sender: str | None = None,
+        timeout: float | None = None,
+        **fields: Any,
+    ) -> Receipt:
+        """Send to everybody who subscribes to the topic; `receipt.targets` says how many that are."""
+        item = {"content": content, "id": id, "key": key, **fields}
+        return (await self.publish_many(topic, [item], sender=sender, timeout=timeout))[0]
+
+    async def publish_many(
+        self,
+        topic: str,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        sender: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Receipt]:
+        """Publish a batch on one topic, all or none: each a dict of `content` and any field of `send`."""
+        address = topic_address(topic)
+        origin = MESH_SENDER if sender is None else agent_address(sender, "sender")
+        envelopes, notes, minted = composed(origin, messages, self._session.new_ids, self._limit)
+        return receipts_of(await self._session.publish(address, envelopes, minted, timeout), notes)
+
+    async def ack_many(self, deliveries: Sequence[AsyncDelivery], *, durable: bool = False) -> None:
+        """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
+        tokens = [delivery._lease.token for delivery in deliveries if not delivery._settled]
+        mark_settled(deliveries, await self._session.ack(tokens, durable=durable))
+
+    # -- looking after it
+
+    async def dead_letters(self, **filters: Any) -> list[DeadLetter]:
+        """Dead letters that fit: `receiver, sender, reason, code, ids, since, until, status, limit`."""
+        return select(await self._session.dead_letters(), **filters)
+
+    async def redrive(
+        self,
+        which: Which = None,
+        *,
+        to: str | None = None,
+        edit: Any = None,
+        dry_run: bool = False,
+        **filters: Any,
+    ) -> list[Redriven]:
+        """Send dead letters back to where they died, or to agent `to`; see `Mesh.redrive`."""
+        letters = choose(await self._session.dead_letters(), which, filters)
+        target = None if to is None else agent_address(to, "recipient")
+        sequences: list[int | None] = [None] * len(letters)
+        if not dry_run and letters:
+            change = editing(edit, self._session.new_ids, self._limit)
+            sequences = await self._session.redrive([letter.key for letter in letters], target, change)
+        return [
+            Redriven(letter.message_id, letter.receiver, target or letter.receiver, sequence)
+            for letter, sequence in zip(letters, sequences, strict=True)
+        ]
+
+    async def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
+        """Remove dead letters for good. Answers how many."""
+        letters = choose(await self._session.dead_letters(), which, filters)
+        return await self._session.purge([letter.key for letter in letters]) if letters else 0
+
+    async def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
+        """Give pending messages of an agent another priority; all of them, or those with these ids."""
+        chosen = None if ids is None else frozenset(ids)
+        return await self._session.reprioritise(agent_address(name), chosen, parse_priority(priority))
+
+    async def deliver_due(self) -> int:
+        """Let delayed messages that are due arrive now. It happens by itself; this answers how many did."""
+        return await self._session.deliver_due()
+
+    async def force_deliver_delayed(self, name: str | None = None) -> int:
+        """Deliver delayed messages at once: of one agent, or all. Answers how many."""
+        return await self._session.force_delayed(None if name is None else agent_address(name))
+
+    async def delayed_count(self, name: str | None = None) -> int:
+        """How many messages wait for their time: of one agent, or all."""
+        return (await self.stats()).delayed(None if name is None else agent_address(name))
+
+    async def stats(self) -> MeshStats:
+        return await self._session.stats()
+
+    async def checkpoint(self) -> int | None:
+        """Write the whole state now, so that the next start need not replay. Happens by itself."""
+        return await asyncio.to_thread(self._session.node.checkpoint)
+
+    # -- the end
+
+    async def close(self, *, force: bool = False) -> None:
+        """Let handlers finish, give back what was not settled, and free the directory. Twice is once."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._opened is not None:
+            await asyncio.gather(*self._starting, return_exceptions=True)
+            await self._pool.close(0.0 if force else HANDLERS_STOP_S)
+            await self._renewer.close()
+            await self._opened.close(force=force)
+
+    async def __aenter__(self) -> AsyncMesh:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,89 @@
+"""From a caller's words to envelopes, grouped by recipient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from relaymesh.errors import InvalidEnvelope
+from relaymesh.kernel.address import agent_address
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.step import Receipt as KernelReceipt
+from relaymesh.sdk.receipt import Receipt, receipts_of
+from relaymesh.wire.content import encode_content
+from relaymesh.wire.envelope import build_envelope, parse_delay
+
+NewIds = Callable[[int], list[str]]
+
+OPTIONS = frozenset(
+    {
+        "id", "type", "priority", "task", "key", "delay_ms", "ttl", "correlation_id", "reply_to",
+        "requires_ack", "tags", "max_retries", "trace", "extra",
+    }
+)  # fmt: skip
+
+
+class Batch:
+    """Checked messages on their way in, in the order they were given."""
+
+    __slots__ = ("_order", "groups", "minted", "notes")
+
+    def __init__(self, sender: str, items: Sequence[Mapping[str, Any]], new_ids: NewIds, limit: int) -> None:
+        self.notes: dict[int, str] = {}
+        self.minted = True
+        by_recipient: dict[str, list[Envelope]] = {}
+        order: dict[str, list[int]] = {}
+        ids = iter(new_ids(len(items)))
+        for i, item in enumerate(items):
+            try:
+                to, content = item["to"], item["content"]
+            except (KeyError, TypeError):
+                raise InvalidEnvelope(f"message {i} needs 'to' and 'content'") from None
+            if len(item) == 2:
+                data, encoding = encode_content(content, limit)
+                envelope = Envelope(next(ids), sender, data, encoding)
+            else:
+                envelope = self._with_options(i, sender, item, next(ids), limit)
+            group = by_recipient.get(to)
+            if group is None:
+                group = by_recipient[to] = []
+                order[to] = []
+            group.append(envelope)
+            order[to].append(i)
+        self.groups = [(agent_address(to, "recipient"), group) for to, group in by_recipient.items()]
+        self._order = list(order.values())
+
+    def _with_options(
+        self, i: int, sender: str, item: Mapping[str, Any], new_id: str, limit: int
+    ) -> Envelope:
+        options = {name: value for name, value in item.items() if name not in ("to", "content")}
+        unknown = options.keys() - OPTIONS
+        if unknown:
+            raise InvalidEnvelope(
+                f"message {i} has no field {min(unknown)!r}",
+                hint=f"fields are {', '.join(sorted(OPTIONS))}",
+            )
+        envelope, note = compose(sender, item["content"], new_id, limit, options)
+        if note is not None:
+            self.notes[i] = note
+        self.minted = self.minted and envelope.id is new_id
+        return envelope
+
+    def receipts(self, given: Sequence[KernelReceipt]) -> list[Receipt]:
+        """Receipts came by recipient; give them back in the order of the messages."""
+        if len(self._order) > 1:
+            positions = [i for order in self._order for i in order]
+            ordered = sorted(zip(positions, given, strict=True), key=lambda pair: pair[0])
+            given = [receipt for _, receipt in ordered]
+        return receipts_of(given, self.notes)
+
+
+def compose(
+    sender: str, content: Any, new_id: str, limit: int, options: Mapping[str, Any]
+) -> tuple[Envelope, str | None]:
+    """One envelope, and a note when its delay was not taken literally."""
+    options = dict(options)
+    given = options.pop("id", None)
+    note = parse_delay(options["delay_ms"])[1] if "delay_ms" in options else None
+    envelope = build_envelope(sender, content, id=new_id if given is None else given, limit=limit, **options)
+    return envelope, note

@@ -1,0 +1,308 @@
+"""A delivery: one message, handed to one receiver, under a lease."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from relaymesh.errors import LeaseLost
+from relaymesh.kernel.commands import Nack
+from relaymesh.kernel.contract import OTHER
+from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.sdk.outcome import Drop, FailureTable, Outcome, stack_of, until_ms
+from relaymesh.wire.content import decode_content
+from relaymesh.wire.envelope import when
+
+if TYPE_CHECKING:
+    from relaymesh.sdk.async_mesh import AsyncMesh
+    from relaymesh.sdk.mesh import Mesh
+
+
+class _Delivery:
+    """What both kinds share: the message, and whether it is settled."""
+
+    __slots__ = ("_content", "_lease", "_lost", "_settled", "_table")
+
+    def __init__(self, lease: Lease, table: FailureTable, settled: bool) -> None:
+        self._lease = lease
+        self._table = table
+        self._settled = settled
+        self._lost = False
+        self._content: Any = _UNREAD
+
+    @property
+    def id(self) -> str:
+        return self._lease.envelope.id
+
+    @property
+    def content(self) -> Any:
+        """What was sent: JSON as Python values, or bytes."""
+        if self._content is _UNREAD:
+            envelope = self._lease.envelope
+            self._content = decode_content(envelope.content, envelope.encoding)
+        return self._content
+
+    @property
+    def type(self) -> str:
+        return self._lease.envelope.type
+
+    @property
+    def sender(self) -> str:
+        return self._lease.envelope.sender
+
+    @property
+    def receiver(self) -> str:
+        """The address of the mailbox it came from."""
+        return self._lease.grant.mailbox
+
+    @property
+    def priority(self) -> int:
+        return self._lease.envelope.priority
+
+    @property
+    def task(self) -> str | None:
+        return self._lease.envelope.task
+
+    @property
+    def key(self) -> str | None:
+        return self._lease.envelope.key
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self._lease.envelope.tags
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self._lease.envelope.correlation_id
+
+    @property
+    def reply_to(self) -> str | None:
+        return self._lease.envelope.reply_to
+
+    @property
+    def trace(self) -> str | None:
+        """The W3C traceparent the message travels under."""
+        return self._lease.envelope.trace
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery of this message to this mailbox."""
+        return self._lease.attempt
+
+    @property
+    def sequence(self) -> int:
+        """The sequence under which the message was accepted."""
+        return self._lease.entry.sequence
+
+    @property
+    def token(self) -> str:
+        return format_token(self._lease.token)
+
+    @property
+    def deadline(self) -> datetime:
+        """When the lease ends, unless it is extended."""
+        return when(self._lease.deadline)
+
+    @property
+    def settled(self) -> bool:
+        return self._settled
+
+    @property
+    def lost(self) -> bool:
+        """The lease ran out: what is done from here on is done by somebody else too."""
+        return self._lost
+
+    @property
+    def envelope(self) -> Envelope:
+        return self._lease.envelope
+
+    def __repr__(self) -> str:
+        state = "settled" if self._settled else "lost" if self._lost else "leased"
+        return f"<Delivery {self.id} from {self.sender} attempt {self.attempt} {state}>"
+
+    def _settle(self, stale: list[int]) -> None:
+        if stale:
+            self._lost = True
+            raise LeaseLost(f"the lease of {self.id} on {self.receiver} was lost (attempt {self.attempt})")
+        self._settled = True
+
+    def _nack(
+        self,
+        error: BaseException | str | None,
+        code: str | None,
+        retryable: bool,
+        delay_ms: int | None,
+        until: datetime | float | None,
+    ) -> Nack:
+        if isinstance(error, BaseException):
+            reason, stack = f"{type(error).__name__}: {error}", stack_of(error)
+            code = code or self._table.code_of(error)
+        else:
+            reason, stack = error or "", ""
+        moment = None if until is None else until_ms(until)
+        return Nack(self._lease.token, code or OTHER, reason, stack, retryable, delay_ms, moment)
+
+    def _answer(self) -> tuple[str, dict[str, Any]]:
+        """Where an answer goes, and the fields that make it one."""
+        envelope = self._lease.envelope
+        fields = {"type": "answer", "correlation_id": envelope.correlation_id or envelope.id}
+        return envelope.reply_to or envelope.sender, fields
+
+
+class Delivery(_Delivery):
+    """Settle it with `ack` or `nack`, or use it in a `with` block: a clean exit acks, an exception nacks.
+
+    In a `with` block (and in a handler) the lease is renewed for as long as the block runs.
+    """
+
+    __slots__ = ("_mesh",)
+
+    def __init__(self, mesh: Mesh, lease: Lease, table: FailureTable, settled: bool) -> None:
+        super().__init__(lease, table, settled)
+        self._mesh = mesh
+
+    def ack(self, *, durable: bool = False) -> None:
+        """Done. Answers after the write; `durable=True` after the sync."""
+        if not self._settled:
+            self._settle(self._mesh._session.ack([self._lease.token], durable=durable))
+
+    def drop(self) -> None:
+        """Nothing to do: settled, and counted as dropped."""
+        if not self._settled:
+            self._settle(self._mesh._session.ack([self._lease.token], drop=True))
+
+    def nack(
+        self,
+        error: BaseException | str | None = None,
+        code: str | None = None,
+        retryable: bool = True,
+        delay_ms: int | None = None,
+        until: datetime | float | None = None,
+    ) -> str:
+        """Failed. Answers what became of it: retrying, deferred, dead_letter, dropped or success."""
+        if self._settled:
+            return "settled"
+        return self._tell(self._nack(error, code, retryable, delay_ms, until))
+
+    def _tell(self, nack: Nack) -> str:
+        try:
+            state = self._mesh._session.nack(nack)
+        except LeaseLost:
+            self._lost = True
+            raise
+        self._settled = True
+        return state
+
+    def extend(self, ms: int) -> datetime:
+        """Hold the lease for `ms` milliseconds from now. Writes no record."""
+        self._lease.deadline = self._mesh._session.extend(self._lease.token, ms)
+        return self.deadline
+
+    def __enter__(self) -> Delivery:
+        if not self._settled:
+            self._mesh._renewer.add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._mesh._renewer.discard(self)
+        if error is None:
+            self._finish()
+            return False
+        self._fail(error)
+        return isinstance(error, Outcome)
+
+    def _finish(self) -> None:
+        """The work is done. If the lease was lost meanwhile, the next delivery need not do it again."""
+        try:
+            self.ack()
+        except LeaseLost:
+            self._mesh._session.complete(self.receiver, self.sequence)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        if self._settled:
+            return
+        if isinstance(error, Drop):
+            self.drop()
+            return
+        self._tell(self._table.nack(self._lease.token, error))
+
+
+class AsyncDelivery(_Delivery):
+    """The same, awaited: `await delivery.ack()`, `async with delivery:`."""
+
+    __slots__ = ("_mesh",)
+
+    def __init__(self, mesh: AsyncMesh, lease: Lease, table: FailureTable, settled: bool) -> None:
+        super().__init__(lease, table, settled)
+        self._mesh = mesh
+
+    async def ack(self, *, durable: bool = False) -> None:
+        if not self._settled:
+            self._settle(await self._mesh._session.ack([self._lease.token], durable=durable))
+
+    async def drop(self) -> None:
+        if not self._settled:
+            self._settle(await self._mesh._session.ack([self._lease.token], drop=True))
+
+    async def nack(
+        self,
+        error: BaseException | str | None = None,
+        code: str | None = None,
+        retryable: bool = True,
+        delay_ms: int | None = None,
+        until: datetime | float | None = None,
+    ) -> str:
+        if self._settled:
+            return "settled"
+        return await self._tell(self._nack(error, code, retryable, delay_ms, until))
+
+    async def _tell(self, nack: Nack) -> str:
+        try:
+            state = await self._mesh._session.nack(nack)
+        except LeaseLost:
+            self._lost = True
+            raise
+        self._settled = True
+        return state
+
+    async def extend(self, ms: int) -> datetime:
+        self._lease.deadline = await self._mesh._session.extend(self._lease.token, ms)
+        return self.deadline
+
+    async def __aenter__(self) -> AsyncDelivery:
+        if not self._settled:
+            self._mesh._renewer.add(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._mesh._renewer.discard(self)
+        if error is None:
+            await self._finish()
+            return False
+        await self._fail(error)
+        return isinstance(error, Outcome)
+
+    async def _finish(self) -> None:
+        try:
+            await self.ack()
+        except LeaseLost:
+            await self._mesh._session.complete(self.receiver, self.sequence)
+            raise
+
+    async def _fail(self, error: BaseException) -> None:
+        if self._settled:
+            return
+        if isinstance(error, Drop):
+            await self.drop()
+            return
+        await self._tell(self._table.nack(self._lease.token, error))
+
+
+_UNREAD = object()

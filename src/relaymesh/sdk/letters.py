@@ -1,0 +1,220 @@
+"""Dead letters as the SDK shows them, and how they are chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.kernel import dead_letters
+from relaymesh.kernel.address import name_of
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.records import Failure
+from relaymesh.wire.content import decode_content, encode_content
+from relaymesh.wire.envelope import envelope_json, iso, when
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """One message that was given up, with everything needed to decide what to do about it."""
+
+    letter: dead_letters.DeadLetter
+
+    @property
+    def message_id(self) -> str:
+        return self.letter.envelope.id
+
+    @property
+    def receiver(self) -> str:
+        """The address of the mailbox it died in."""
+        return self.letter.mailbox
+
+    @property
+    def topic(self) -> str | None:
+        """The topic pattern, when a subscription gave it up."""
+        pattern, colon, _ = name_of(self.letter.mailbox).partition(":")
+        return pattern if colon else None
+
+    @property
+    def subscriber(self) -> str:
+        """The name of the subscription or agent."""
+        name = name_of(self.letter.mailbox)
+        return name.partition(":")[2] or name
+
+    @property
+    def sender(self) -> str:
+        return self.letter.envelope.sender
+
+    @property
+    def reason(self) -> str:
+        """`retries_exhausted`, `not_retryable`, `ttl_expired`, `mailbox_full` or `deferred_too_often`."""
+        return self.letter.reason
+
+    @property
+    def code(self) -> str:
+        """The error code of the last failure."""
+        return self.letter.code
+
+    @property
+    def error(self) -> str:
+        """What the last failure said."""
+        return self.letter.failures[-1].reason if self.letter.failures else ""
+
+    @property
+    def attempts(self) -> int:
+        return self.letter.attempts
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Every failed attempt: attempt, at, code, reason, stack."""
+        return self.letter.failures
+
+    @property
+    def content(self) -> Any:
+        return decode_content(self.letter.envelope.content, self.letter.envelope.encoding)
+
+    @property
+    def envelope(self) -> Envelope:
+        return self.letter.envelope
+
+    @property
+    def redrives(self) -> int:
+        """How often this message had been redriven before it died here."""
+        return self.letter.redrives
+
+    @property
+    def dead_sequence(self) -> int:
+        return self.letter.dead_sequence
+
+    @property
+    def failed_at(self) -> datetime:
+        return when(self.letter.at)
+
+    @property
+    def status(self) -> str:
+        return self.letter.status
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.letter.mailbox, self.letter.dead_sequence
+
+    def as_json(self) -> dict[str, Any]:
+        """The same fields for `--json` and the console."""
+        letter = self.letter
+        return {
+            "message_id": self.message_id,
+            "receiver": self.receiver,
+            "topic": self.topic,
+            "subscriber": self.subscriber,
+            "sender": self.sender,
+            "reason": self.reason,
+            "code": self.code,
+            "error": self.error,
+            "attempts": self.attempts,
+            "redrives": self.redrives,
+            "dead_sequence": self.dead_sequence,
+            "failed_at": iso(letter.at),
+            "status": self.status,
+            "failures": [
+                {
+                    "attempt": f.attempt,
+                    "at": iso(f.at),
+                    "code": f.code,
+                    "reason": f.reason,
+                    "stack_trace": f.stack,
+                }
+                for f in letter.failures
+            ],
+            "message": envelope_json(
+                letter.envelope, letter.mailbox, letter.accepted_at, max(0, letter.attempts - 1)
+            ),
+        }
+
+
+class Redriven(msgspec.Struct, frozen=True):
+    """What became of one dead letter. `sequence` is None when it was a dry run, or redriven before."""
+
+    message_id: str
+    receiver: str
+    to: str
+    sequence: int | None
+
+
+Which = str | DeadLetter | Iterable[str | DeadLetter] | None
+
+
+def select(
+    letters: Iterable[dead_letters.DeadLetter],
+    *,
+    receiver: str | None = None,
+    sender: str | None = None,
+    reason: str | None = None,
+    code: str | None = None,
+    ids: frozenset[str] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    status: str | None = "pending",
+    limit: int | None = None,
+) -> list[DeadLetter]:
+    """The letters that fit every given word; `receiver` may be a full address or a plain name."""
+    chosen: list[DeadLetter] = []
+    for letter in letters:
+        if limit is not None and len(chosen) >= limit:
+            break
+        fits = (
+            (status is None or letter.status == status)
+            and (receiver is None or receiver in (letter.mailbox, name_of(letter.mailbox)))
+            and (sender is None or sender in (letter.envelope.sender, name_of(letter.envelope.sender)))
+            and (reason is None or letter.reason == reason)
+            and (code is None or letter.code == code)
+            and (ids is None or letter.envelope.id in ids)
+            and (since is None or when(letter.at) >= since)
+            and (until is None or when(letter.at) < until)
+        )
+        if fits:
+            chosen.append(DeadLetter(letter))
+    return chosen
+
+
+def choose(
+    letters: Sequence[dead_letters.DeadLetter], which: Which, filters: dict[str, Any]
+) -> list[DeadLetter]:
+    """The letters a redrive or purge means. Naming nothing is an error: everything must be said."""
+    if which is None and not filters:
+        raise InvalidSettings(
+            "which dead letters? name ids, letters or a filter",
+            hint="receiver='coder', or status='pending' for all",
+        )
+    if which is None:
+        return select(letters, **filters)
+    items = [which] if isinstance(which, (str, DeadLetter)) else list(which)
+    named = frozenset(item for item in items if isinstance(item, str))
+    found = select(letters, ids=named, **{"status": None, **filters}) if named else []
+    missing = named - {letter.message_id for letter in found}
+    if missing:
+        raise NotFound(f"there is no dead letter of message {min(missing)!r}")
+    newest: dict[tuple[str, str], DeadLetter] = {(x.receiver, x.message_id): x for x in found}
+    return [*(item for item in items if isinstance(item, DeadLetter)), *newest.values()]
+
+
+def editing(
+    edit: Any, new_ids: Callable[[int], list[str]], limit: int
+) -> Callable[[Envelope], Envelope] | None:
+    """`edit` is a function from content to content, or the new content itself."""
+    if edit is None:
+        return None
+
+    def apply(envelope: Envelope) -> Envelope:
+        old = decode_content(envelope.content, envelope.encoding)
+        data, encoding = encode_content(edit(old) if callable(edit) else edit, limit)
+        return msgspec.structs.replace(
+            envelope,
+            id=new_ids(1)[0],
+            content=data,
+            encoding=encoding,
+            origin=envelope.origin or envelope.id,
+        )
+
+    return apply

@@ -1,0 +1,277 @@
+"""`Mesh`: the embedded mesh for ordinary, threaded programs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Unpack
+
+from relaymesh.errors import LeaseLost
+from relaymesh.kernel.address import agent_address, pattern_address, subscription_address, topic_address
+from relaymesh.node.clock import Clock
+from relaymesh.node.local import LocalSession
+from relaymesh.node.node import Node
+from relaymesh.node.settings import Durability, MeshSettings
+from relaymesh.node.stats import MeshStats
+from relaymesh.sdk.agent import Agent, Handler, Subscription
+from relaymesh.sdk.compose import compose
+from relaymesh.sdk.delivery import Delivery
+from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, select
+from relaymesh.sdk.options import MailboxOptions, mailbox_settings
+from relaymesh.sdk.outcome import FailureTable
+from relaymesh.sdk.place import data_directory
+from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool
+from relaymesh.sdk.receipt import Receipt, receipts_of
+from relaymesh.sdk.renewal import Renewer
+from relaymesh.wire.envelope import parse_priority
+
+MESH_SENDER = "default/mesh"
+"""The sender of what is published in nobody's name."""
+HANDLERS_STOP_S = 15.0
+
+
+class Mesh:
+    """A mesh in this process: a directory with a journal, or memory alone. Thread-safe.
+
+        with Mesh("data") as mesh:
+            planner, coder = mesh.agent("planner"), mesh.agent("coder")
+            planner.send("coder", {"do": "bump version"})
+            with coder.receive(timeout=5) as delivery:
+                print(delivery.content)
+
+    Without a path: `RELAYMESH_HOME`, else `~/.relaymesh`. One process at a time may open a directory.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        durability: Durability | None = None,
+        settings: MeshSettings | None = None,
+        workers: tuple[int, int] = (CORE_DEFAULT, MAX_DEFAULT),
+        clock: Clock | None = None,
+    ) -> None:
+        """`workers`: threads that run handlers, at first and at most."""
+        settings = settings_of(settings, durability)
+        place = None if settings.durability == "memory" else data_directory(path)
+        self._start(LocalSession(Node(place, settings, clock=clock)), workers)
+
+    def _start(self, session: LocalSession, workers: tuple[int, int], *, inline: bool = False) -> None:
+        self._session = session
+        self._limit = session.node.settings.payload_bytes_max
+        self._tables: dict[str, FailureTable] = {}
+        self._renewer = Renewer(session.node.time.now)
+        self._pool = WorkerPool(self, *workers, inline=inline)
+        self._closed = threading.Event()
+
+    @property
+    def path(self) -> os.PathLike[str] | None:
+        """The data directory; None for a mesh in memory."""
+        return self._session.node.path
+
+    # -- mailboxes
+
+    def agent(self, name: str, **options: Unpack[MailboxOptions]) -> Agent:
+        """The agent of this name; its mailbox is opened if need be. Options change its settings."""
+        address = agent_address(name)
+        settings = None
+        if options:
+            settings, self._tables[address] = mailbox_settings(options)
+        self._session.open_mailbox(address, settings)
+        return Agent(self, address)
+
+    def subscribe(self, topic: str, name: str, **options: Unpack[MailboxOptions]) -> Subscription:
+        """A durable subscription to a topic (`order.created`) or a pattern (`order.*`, `order.**`).
+
+        It gets what is published from now on, in order, whether or not anybody receives; several
+        receivers share it. `ordered=True` hands out one message at a time.
+        """
+        address = subscription_address(topic, name)
+        settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
+        self._session.subscribe(pattern_address(topic), address, settings)
+        return Subscription(self, address)
+
+    def unsubscribe(self, topic: str, name: str) -> int:
+        """End a subscription; what it still held is dropped. Answers how many messages that were."""
+        return self._session.unsubscribe(subscription_address(topic, name))
+
+    def on(
+        self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
+    ) -> Callable[[Handler], Handler]:
+        """Decorator: subscribe, and run the function for every message. The subscription has its name."""
+
+        def register(handler: Handler) -> Handler:
+            subscription = self.subscribe(topic, name or handler.__name__, **options)
+            return subscription.handle(handler)
+
+        return register
+
+    def _table_of(self, address: str) -> FailureTable:
+        return self._tables.get(address, NO_TABLE)
+
+    # -- publishing and settling
+
+    def publish(
+        self,
+        topic: str,
+        content: Any,
+        *,
+        id: str | None = None,
+        key: str | None = None,
+        sender: str | None = None,
+        timeout: float | None = None,
+        **fields: Any,
+    ) -> Receipt:
+        """Send to everybody who subscribes to the topic; `receipt.targets` says how many that are."""
+        item = {"content": content, "id": id, "key": key, **fields}
+        return self.publish_many(topic, [item], sender=sender, timeout=timeout)[0]
+
+    def publish_many(
+        self,
+        topic: str,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        sender: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Receipt]:
+        """Publish a batch on one topic, all or none: each a dict of `content` and any field of `send`."""
+        address = topic_address(topic)
+        origin = MESH_SENDER if sender is None else agent_address(sender, "sender")
+        envelopes, notes, minted = composed(origin, messages, self._session.new_ids, self._limit)
+        return receipts_of(self._session.publish(address, envelopes, minted, timeout), notes)
+
+    def ack_many(self, deliveries: Sequence[Delivery], *, durable: bool = False) -> None:
+        """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
+        stale = self._session.ack(
+            [each._lease.token for each in deliveries if not each._settled], durable=durable
+        )
+        mark_settled(deliveries, stale)
+
+    # -- looking after it
+
+    def dead_letters(self, **filters: Any) -> list[DeadLetter]:
+        """Dead letters that fit: `receiver, sender, reason, code, ids, since, until, status, limit`."""
+        return select(self._session.dead_letters(), **filters)
+
+    def redrive(
+        self,
+        which: Which = None,
+        *,
+        to: str | None = None,
+        edit: Any = None,
+        dry_run: bool = False,
+        **filters: Any,
+    ) -> list[Redriven]:
+        """Send dead letters back to where they died, or to agent `to`. Doing it twice is doing it once.
+
+        `which`: an id, a `DeadLetter`, or several; else a filter as for `dead_letters`. `edit`: a function
+        from content to content, or the new content; an edited message gets a new id and names its origin.
+        """
+        letters = choose(self._session.dead_letters(), which, filters)
+        target = None if to is None else agent_address(to, "recipient")
+        sequences: list[int | None] = [None] * len(letters)
+        if not dry_run and letters:
+            change = editing(edit, self._session.new_ids, self._limit)
+            sequences = self._session.redrive([letter.key for letter in letters], target, change)
+        return [
+            Redriven(letter.message_id, letter.receiver, target or letter.receiver, sequence)
+            for letter, sequence in zip(letters, sequences, strict=True)
+        ]
+
+    def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
+        """Remove dead letters for good. Answers how many."""
+        letters = choose(self._session.dead_letters(), which, filters)
+        return self._session.purge([letter.key for letter in letters]) if letters else 0
+
+    def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
+        """Give pending messages of an agent another priority; all of them, or those with these ids."""
+        chosen = None if ids is None else frozenset(ids)
+        return self._session.reprioritise(agent_address(name), chosen, parse_priority(priority))
+
+    def deliver_due(self) -> int:
+        """Let delayed messages that are due arrive now. It happens by itself; this answers how many did."""
+        return self._session.deliver_due()
+
+    def force_deliver_delayed(self, name: str | None = None) -> int:
+        """Deliver delayed messages at once: of one agent, or all. Answers how many."""
+        return self._session.force_delayed(None if name is None else agent_address(name))
+
+    def delayed_count(self, name: str | None = None) -> int:
+        """How many messages wait for their time: of one agent, or all."""
+        return self.stats().delayed(None if name is None else agent_address(name))
+
+    def stats(self) -> MeshStats:
+        return self._session.stats()
+
+    def checkpoint(self) -> int | None:
+        """Write the whole state now, so that the next start need not replay. Happens by itself."""
+        return self._session.node.checkpoint()
+
+    # -- the end
+
+    def run(self, seconds: float | None = None) -> None:
+        """Keep handlers running until the mesh is closed, the time is over, or Ctrl-C."""
+        try:
+            self._closed.wait(seconds)
+        except KeyboardInterrupt:
+            return
+
+    def close(self, *, force: bool = False) -> None:
+        """Let handlers finish, give back what was not settled, and free the directory. Twice is once."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._pool.close(0.0 if force else HANDLERS_STOP_S)
+        self._renewer.close()
+        self._session.close(force=force)
+
+    def __enter__(self) -> Mesh:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+NO_TABLE = FailureTable()
+
+
+def settings_of(settings: MeshSettings | None, durability: Durability | None) -> MeshSettings:
+    if settings is None:
+        return MeshSettings(durability=durability or "synced")
+    if durability is not None and durability != settings.durability:
+        raise ValueError("durability is given twice, and differently")
+    return settings
+
+
+def composed(
+    sender: str, messages: Sequence[Mapping[str, Any]], new_ids: Callable[[int], list[str]], limit: int
+) -> tuple[list[Any], dict[int, str], bool]:
+    """Envelopes for one topic, notes on odd delays by position, and whether all ids were made here."""
+    ids = new_ids(len(messages))
+    envelopes = []
+    notes: dict[int, str] = {}
+    minted = True
+    for i, message in enumerate(messages):
+        options = {name: value for name, value in message.items() if name != "content"}
+        envelope, note = compose(sender, message["content"], ids[i], limit, options)
+        if note is not None:
+            notes[i] = note
+        minted = minted and envelope.id is ids[i]
+        envelopes.append(envelope)
+    return envelopes, notes, minted
+
+
+def mark_settled(deliveries: Sequence[Any], stale: Sequence[int]) -> None:
+    lost = set(stale)
+    for delivery in deliveries:
+        if delivery._lease.token in lost:
+            delivery._lost = True
+        else:
+            delivery._settled = True
+    if lost:
+        names = ", ".join(each.id for each in deliveries if each._lease.token in lost)
+        raise LeaseLost(f"{len(lost)} of {len(deliveries)} leases were lost: {names[:500]}")

@@ -1,0 +1,58 @@
+"""Mailbox options as keyword arguments, turned into durable settings."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import msgspec
+
+from relaymesh.errors import InvalidSettings
+from relaymesh.kernel.settings import MailboxSettings, Overflow, ScheduleName, Semantics
+from relaymesh.sdk.outcome import ContractSpec, FailureTable
+
+
+class MailboxOptions(TypedDict, total=False):
+    """What `mesh.agent`, `mesh.subscribe` and `mesh.on` take; see docs/reference/settings.md."""
+
+    ordered: bool
+    contract: ContractSpec | None
+    capacity: int | None
+    capacity_bytes: int | None
+    max_retries: int | None
+    delivery_semantics: Semantics
+    overflow: Overflow
+    schedule: ScheduleName
+    lease_ms: int
+    max_consecutive_high: int
+    backoff_ms_base: int
+    backoff_ms_cap: int
+    backoff_jitter: float
+    max_deferrals: int
+    halt_on_dead_letter: bool
+
+
+def mailbox_settings(
+    options: Any, *, schedule: ScheduleName = "weighted"
+) -> tuple[MailboxSettings, FailureTable]:
+    """Settings for the journal, and the table that maps exceptions to their error codes."""
+    given = {name: value for name, value in options.items() if value is not None}
+    table = FailureTable(given.pop("contract", None))
+    unknown = given.keys() - set(MailboxSettings.__struct_fields__)
+    if unknown:
+        raise InvalidSettings(
+            f"a mailbox has no setting {min(unknown)!r}",
+            hint=f"settings are {', '.join(MailboxSettings.__struct_fields__)}",
+        )
+    given.setdefault("schedule", schedule)
+    try:
+        settings = msgspec.convert({**given, "contract": None}, _Checked)
+    except msgspec.ValidationError as error:
+        raise InvalidSettings(f"mailbox settings: {error}") from None
+    plain = MailboxSettings(**{name: getattr(settings, name) for name in MailboxSettings.__struct_fields__})
+    return msgspec.structs.replace(plain, contract=table.rules or None), table
+
+
+_Checked = msgspec.defstruct(
+    "_Checked",
+    [(field.name, field.type, field.default) for field in msgspec.structs.fields(MailboxSettings)],
+)

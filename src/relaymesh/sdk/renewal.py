@@ -1,0 +1,121 @@
+"""Lease renewal: a long model call never runs twice because it is long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from relaymesh.errors import LeaseLost, MeshError
+from relaymesh.sdk.delivery import AsyncDelivery, Delivery
+
+log = logging.getLogger("relaymesh.sdk")
+
+LOOK_EVERY_S = 0.5
+RENEW_BELOW = 2 / 3
+"""A lease is renewed to its full length once less than this share of it is left."""
+
+
+class _Held:
+    __slots__ = ("delivery", "length_ms")
+
+    def __init__(self, delivery: Any, length_ms: int) -> None:
+        self.delivery = delivery
+        self.length_ms = max(1, length_ms)
+
+
+class _Renewing:
+    """Who is being worked on, and which of them need a longer lease."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self._held: dict[int, _Held] = {}
+
+    def add(self, delivery: Any) -> None:
+        self._held[id(delivery)] = _Held(delivery, delivery._lease.deadline - self._now())
+
+    def discard(self, delivery: Any) -> None:
+        self._held.pop(id(delivery), None)
+
+    def due(self) -> list[_Held]:
+        now = self._now()
+        return [
+            held
+            for held in list(self._held.values())
+            if held.delivery._lease.deadline - now < held.length_ms * RENEW_BELOW
+        ]
+
+    def _lose(self, delivery: Any) -> None:
+        delivery._lost = True
+        self.discard(delivery)
+        log.warning("the lease of %s was lost while it was worked on", delivery.id)
+
+
+class Renewer(_Renewing):
+    """Renews in a thread that starts with the first delivery."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        super().__init__(now)
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._starting = threading.Lock()
+
+    def add(self, delivery: Delivery) -> None:
+        super().add(delivery)
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="relaymesh-renewal", daemon=True)
+                    self._thread.start()
+
+    def renew(self) -> None:
+        for held in self.due():
+            try:
+                held.delivery.extend(held.length_ms)
+            except LeaseLost:
+                self._lose(held.delivery)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_EVERY_S):
+            try:
+                self.renew()
+            except MeshError:
+                return
+
+    def close(self) -> None:
+        self._stopping.set()
+
+
+class AsyncRenewer(_Renewing):
+    """Renews in a task that starts with the first delivery."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        super().__init__(now)
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, delivery: AsyncDelivery) -> None:
+        super().add(delivery)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="relaymesh-renewal")
+
+    async def renew(self) -> None:
+        for held in self.due():
+            try:
+                await held.delivery.extend(held.length_ms)
+            except LeaseLost:
+                self._lose(held.delivery)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self.renew()
+            except MeshError:
+                return
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
