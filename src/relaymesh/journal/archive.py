@@ -1,0 +1,86 @@
+"""The archive: segments that no kept checkpoint needs, until retention drops them.
+
+A segment is behind a sequence when the segment after it begins at or before that sequence; the
+names alone say so.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import pairwise
+
+from relaymesh.errors import DirectoryError, JournalDamaged
+from relaymesh.journal.checkpoint import KEPT, list_checkpoints, read_checkpoint
+from relaymesh.journal.disk import Disk
+from relaymesh.journal.frame import BadFrame
+from relaymesh.journal.layout import ARCHIVE, JOURNAL
+from relaymesh.journal.segment import Located, list_segments
+from relaymesh.journal.verdict import Damage, read_head
+
+__all__ = ["archive_behind", "drop_archived"]
+
+log = logging.getLogger("relaymesh.journal")
+
+
+def archive_behind(disk: Disk, sequence: int) -> list[str]:
+    """Move the segments behind `sequence` AND behind the older of two kept checkpoints; returns their names.
+
+    With fewer than two checkpoints nothing moves. The older one stays a fallback that needs no archive.
+    """
+    kept = list_checkpoints(disk)[:KEPT]
+    if len(kept) < KEPT:
+        return []
+    moved = [each for each in _behind(disk, min(sequence, *kept)) if each.folder == JOURNAL]
+    try:
+        for segment in moved:
+            disk.rename(segment.path, f"{ARCHIVE}/{segment.name.file}")
+        if moved:
+            disk.sync_folder(ARCHIVE)  # the new names before the loss of the old ones
+            disk.sync_folder(JOURNAL)
+    except OSError as error:
+        raise DirectoryError(f"archiving failed: {error}") from error
+    return [segment.name.file for segment in moved]
+
+
+def drop_archived(disk: Disk, before_ns: int) -> list[str]:
+    """Delete archived segments whose frames are all older than `before_ns`; returns their names.
+
+    Only while both kept checkpoints read back whole: a damaged one may need the archive, and the
+    journal is never deleted on the word of a file that cannot be read.
+    """
+    kept = list_checkpoints(disk)[:KEPT]
+    if len(kept) < KEPT or not all(_is_whole(disk, sequence) for sequence in kept):
+        return []
+    dropped: list[str] = []
+    segments = list_segments(disk)
+    for segment, successor in zip(_behind(disk, min(kept)), segments[1:], strict=False):
+        if segment.folder != ARCHIVE or _created_at_ns(disk, successor) >= before_ns:
+            break
+        try:
+            disk.remove(segment.path)
+            disk.sync_folder(ARCHIVE)  # one by one: a crash must not leave a hole in the middle
+        except OSError as error:
+            raise DirectoryError(f"dropping {segment.path} failed: {error}") from error
+        dropped.append(segment.name.file)
+    return dropped
+
+
+def _behind(disk: Disk, sequence: int) -> list[Located]:
+    segments = list_segments(disk)
+    return [each for each, after in pairwise(segments) if after.name.first_sequence <= sequence]
+
+
+def _is_whole(disk: Disk, sequence: int) -> bool:
+    try:
+        read_checkpoint(disk, sequence)
+    except (BadFrame, OSError, JournalDamaged) as error:
+        log.warning("checkpoint %d does not read back (%s): the archive is kept", sequence, error)
+        return False
+    return True
+
+
+def _created_at_ns(disk: Disk, segment: Located) -> int:
+    head = read_head(disk, segment)
+    if isinstance(head, Damage):
+        raise head.error()
+    return head.created_at_ns

@@ -1,0 +1,86 @@
+"""Where things lie in a data directory, and who holds it.
+
+    lock          who runs here: `pid 1234`, one `key value` pair per line
+    epoch         how often a node was started here
+    mark          how far the journal is synced
+    journal/      segments, the newest one live
+    archive/      segments behind the checkpoints, under the same names
+    checkpoints/  the newest two
+
+A file whose name ends in `.new` was being made when a process died; it never counts.
+"""
+
+from __future__ import annotations
+
+from relaymesh.errors import DirectoryError, DirectoryInUse
+from relaymesh.journal.disk import Disk, Lock
+
+__all__ = [
+    "ARCHIVE",
+    "CHECKPOINTS",
+    "EPOCH",
+    "JOURNAL",
+    "LOCK",
+    "MARK",
+    "NEW",
+    "prepare",
+    "read_owner",
+    "take_lock",
+]
+
+JOURNAL = "journal"
+ARCHIVE = "archive"
+CHECKPOINTS = "checkpoints"
+LOCK = "lock"
+EPOCH = "epoch"
+MARK = "mark"
+NEW = ".new"
+
+
+def prepare(disk: Disk) -> None:
+    """Make the folders that are missing, durably."""
+    for folder in (JOURNAL, ARCHIVE, CHECKPOINTS):
+        disk.make_folder(folder)
+    disk.sync_folder("")
+
+
+def remove_unfinished(disk: Disk) -> None:
+    """Remove what a dead process left half made. Needs the lock."""
+    for folder in ("", JOURNAL, CHECKPOINTS):
+        for name in disk.list(folder):
+            if name.endswith(NEW):
+                disk.remove(f"{folder}/{name}" if folder else name)
+
+
+def take_lock(disk: Disk) -> Lock:
+    """Take the directory for this process, or raise `DirectoryInUse` naming the one that has it."""
+    try:
+        lock = disk.lock(LOCK)
+    except BlockingIOError as error:
+        pid = read_owner(disk).get("pid")
+        who = f"process {pid}" if pid else "another process"
+        raise DirectoryInUse(f"{who} is using this data directory") from error
+    except OSError as error:
+        raise DirectoryError(f"the data directory cannot be locked: {error}") from error
+    try:
+        lock.note(f"pid {disk.process_id()}\n".encode())
+    except OSError as error:
+        lock.release()
+        raise DirectoryError(f"the lock file cannot be written: {error}") from error
+    return lock
+
+
+def read_owner(disk: Disk) -> dict[str, str]:
+    """What the holder of the lock wrote about itself; empty when nothing can be read."""
+    try:
+        file = disk.open(LOCK, write=False)
+    except OSError:
+        return {}
+    try:
+        text = file.read_at(0, 4096).decode("utf-8", "replace")
+    except OSError:
+        return {}
+    finally:
+        file.close()
+    pairs = (line.partition(" ") for line in text.splitlines())
+    return {key: value for key, _, value in pairs if value}

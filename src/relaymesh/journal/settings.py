@@ -1,0 +1,36 @@
+"""The journal's settings: each with its formula, default, and what raising it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaymesh.errors import InvalidSettings
+
+__all__ = ["JournalSettings"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JournalSettings:
+    """Frozen and checked on construction.
+
+    segment_bytes_max: a frame that would end beyond this opens the next segment; one frame larger than
+        this has a segment of its own. Raising it means fewer files, and archiving in coarser steps.
+    allocate_bytes: a segment's file grows in steps of this size, ahead of the data (a sync that changes
+        no file size is 1.1 to 1.9 times faster). Raising it wastes up to that much disk; 0 turns it off.
+    checkpoint_reserve_bytes: how much a checkpoint is expected to need. Publishes are refused while
+        free bytes < allocate_bytes + checkpoint_reserve_bytes. Raising it refuses earlier.
+    room_refresh_bytes: free space is asked again after this many bytes of frames (and at every rotation, and
+        at every question while it is short). Raising it notices a filling disk later.
+    """
+
+    segment_bytes_max: int = 100_000_000
+    allocate_bytes: int = 16_000_000
+    checkpoint_reserve_bytes: int = 64_000_000
+    room_refresh_bytes: int = 4_000_000
+
+    def __post_init__(self) -> None:
+        if self.segment_bytes_max < 1:
+            raise InvalidSettings(f"segment_bytes_max is {self.segment_bytes_max}: it must be at least 1")
+        for name in ("allocate_bytes", "checkpoint_reserve_bytes", "room_refresh_bytes"):
+            if getattr(self, name) < 0:
+                raise InvalidSettings(f"{name} is {getattr(self, name)}: it must not be negative")

@@ -1,0 +1,139 @@
+"""Verification: read every byte in both folders and report, without stopping at the first damage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relaymesh.errors import JournalDamaged
+from relaymesh.journal.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint
+from relaymesh.journal.disk import Disk
+from relaymesh.journal.epoch import read_epoch
+from relaymesh.journal.frame import BadFrame, Frame
+from relaymesh.journal.layout import EPOCH, MARK
+from relaymesh.journal.mark import Mark, read_mark
+from relaymesh.journal.scan import SegmentReader, Walk
+from relaymesh.journal.segment import Located, SegmentHead, list_segments
+from relaymesh.journal.verdict import Damage, TornTail, judge_link, judge_live, judge_sealed, read_head
+
+__all__ = ["Report", "verify"]
+
+
+@dataclass(slots=True)
+class Report:
+    """What `verify` found. `damage` is empty when every acknowledged byte reads back.
+
+    Beside a running node the live segment's unsynced end may look torn: that is a write under way.
+    """
+
+    segments: int = 0
+    frames: int = 0
+    events: int = 0
+    bytes: int = 0
+    first_sequence: int | None = None
+    next_sequence: int | None = None
+    checkpoints: int = 0
+    torn_tail: TornTail | None = None
+    damage: list[Damage] = field(default_factory=list)
+
+    def count(self, frame: Frame) -> None:
+        self.frames += 1
+        self.events += frame.events
+        self.bytes += frame.end - frame.offset
+        self.next_sequence = frame.next_sequence
+
+
+def verify(disk: Disk) -> Report:
+    """Check every segment, checkpoint, the mark and the epoch. Damage is reported, not raised."""
+    report = Report()
+    mark = read_mark(disk)
+    segments = list_segments(disk)
+    heads = [_head(disk, segment, report) for segment in segments]
+    for index, (segment, head) in enumerate(zip(segments, heads, strict=True)):
+        last = index + 1 == len(segments)
+        if head is not None:
+            _verify_segment(disk, segment, head, None if last else heads[index + 1], last, mark, report)
+    _verify_links(segments, heads, report)
+    if mark is not None and mark.segment > (segments[-1].name.number if segments else 0):
+        report.damage.append(Damage(MARK, 0, f"segment {mark.segment}, which the mark names, is missing"))
+    _verify_other_files(disk, mark, report)
+    return report
+
+
+def _head(disk: Disk, segment: Located, report: Report) -> SegmentHead | None:
+    report.segments += 1
+    if report.first_sequence is None:
+        report.first_sequence = report.next_sequence = segment.name.first_sequence
+    try:
+        head = read_head(disk, segment)
+    except JournalDamaged as error:
+        head = Damage(segment.path, 0, error.message)
+    if isinstance(head, Damage):
+        report.damage.append(head)
+        return None
+    return head
+
+
+def _verify_segment(
+    disk: Disk,
+    segment: Located,
+    head: SegmentHead,
+    successor: SegmentHead | None,
+    last: bool,
+    mark: Mark | None,
+    report: Report,
+) -> None:
+    seal = successor.seal if successor else None
+    try:
+        with SegmentReader(disk, segment) as reader:
+            walk = Walk(reader.window, head, seal.offset if seal else None)
+            for frame in walk:
+                report.count(frame)
+            if seal and successor:
+                damage = judge_sealed(segment.path, walk, seal, successor)
+            elif last:
+                marked = mark.offset if mark and mark.segment == head.name.number else 0
+                end = judge_live(reader, head, walk, marked)
+                damage = end if isinstance(end, Damage) else None
+                report.torn_tail = None if isinstance(end, Damage) else end.torn
+            else:
+                damage = Damage(segment.path, walk.offset, walk.why) if walk.why else None
+            if damage:
+                report.damage.append(damage)
+                _look_behind(reader, head, walk, seal.offset if seal else None, report)
+    except JournalDamaged as error:
+        report.damage.append(Damage(segment.path, 0, error.message))
+
+
+def _look_behind(
+    reader: SegmentReader, head: SegmentHead, walk: Walk, end: int | None, report: Report
+) -> None:
+    """Count the frames that are still whole behind the first damage, and name each further bad stretch."""
+    expected: int | None = None
+    for frame in reader.whole_frames(walk.offset + 1, head.salt):
+        if end is not None and frame.offset >= end:
+            return
+        if expected is not None and frame.offset != expected:
+            why = f"{frame.offset - expected} bytes are no frame"
+            report.damage.append(Damage(reader.segment.path, expected, why))
+        expected = frame.end
+        report.count(frame)
+
+
+def _verify_links(segments: list[Located], heads: list[SegmentHead | None], report: Report) -> None:
+    for segment, head, successor in zip(segments[1:], heads, heads[1:], strict=False):
+        broken = judge_link(segment.path, head, successor) if head and successor else None
+        if broken:
+            report.damage.append(broken)
+
+
+def _verify_other_files(disk: Disk, mark: Mark | None, report: Report) -> None:
+    if mark is None and disk.exists(MARK):
+        report.damage.append(Damage(MARK, 0, "the mark file is not whole"))
+    if disk.exists(EPOCH) and read_epoch(disk) is None:
+        report.damage.append(Damage(EPOCH, 0, "the epoch file is not whole"))
+    for sequence in list_checkpoints(disk):
+        report.checkpoints += 1
+        try:
+            read_checkpoint(disk, sequence)
+        except (BadFrame, OSError, JournalDamaged) as error:
+            report.damage.append(Damage(checkpoint_path(sequence), 0, str(error)))
