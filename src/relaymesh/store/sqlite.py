@@ -1,0 +1,310 @@
+"""The SQLite store: one connection writes projections, others read."""
+
+from __future__ import annotations
+
+import os
+import threading
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from relaymesh.errors import StoreMisconfigured
+from relaymesh.kernel.dedup import WINDOW_MS, Seen
+from relaymesh.store.changes import Changes, LetterSettled, runs
+from relaymesh.store.connect import connect_reader, connect_writer
+from relaymesh.store.projection import Projection, State
+from relaymesh.store.queries import QUERIES, ManyRows
+from relaymesh.store.schema import migrate
+from relaymesh.store.views import LetterRow, MessageRow, Views
+
+HISTORY_DAYS = 7
+DAY_MS = 86_400_000
+REBUILD_EVENTS = 20_000
+
+RUN_MIN = 16
+"""A run of at least so many messages settled alike is one statement of its own; shorter ones share."""
+
+_DIRECT = ManyRows("insert_direct", 14)
+_ROUTED = ManyRows("insert_routed", 14)
+_REDRIVEN = ManyRows("insert_redriven", 14)
+_ADMITTED_BY_TOPIC = ManyRows("insert_admitted_by_topic", 8)
+_SETTLE = ManyRows("settle_rows", 5)
+_TOUCH = ManyRows("touch_rows", 7)
+_LETTERS = ManyRows("insert_letters", 19)
+
+
+class Purged(NamedTuple):
+    """What one call of `purge` removed, and whether it stopped at its limit."""
+
+    idempotency: int
+    messages: int
+    more: bool
+
+
+class SqliteStore:
+    """Projections of one journal in one SQLite file.
+
+    `project` and `purge` belong to one thread at a time; everything else may be called from any.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        synchronous: str = "NORMAL",
+        history_days: float = HISTORY_DAYS,
+        journal: str | None = None,
+    ) -> None:
+        """Open or create the file.
+
+        `synchronous`: NORMAL syncs when the WAL is copied into the database. Power loss may take the
+        last transactions, whole; the journal gives them back. FULL syncs at each transaction.
+        `history_days`: how long settled messages stay to be looked up. A day more costs a day's
+        messages at about 300 bytes each.
+        `journal`: the identity of the journal, remembered at first and compared ever after.
+        """
+        self.path = Path(path)
+        self._history_ms = int(history_days * DAY_MS)
+        self._writer = connect_writer(self.path, synchronous)
+        try:
+            migrate(self._writer, str(self.path))
+            self._check_journal(journal)
+            self._applied: int = self._writer.execute(QUERIES["applied"]).get
+            self._reader = connect_reader(self.path)
+            self._reader_lock = threading.Lock()
+            self._views = Views(self.path)
+        except BaseException:
+            self._writer.close()
+            raise
+
+    def _check_journal(self, journal: str | None) -> None:
+        known = self._writer.execute(QUERIES["journal"]).get
+        if journal is None or known == journal:
+            return
+        if known is not None:
+            raise StoreMisconfigured(
+                f"{self.path} is a projection of journal {known}, not of {journal}",
+                hint="put the right file in place, or run relaymesh store rebuild",
+            )
+        self._writer.execute(QUERIES["set_journal"], (journal,))
+
+    # -- writing
+
+    @property
+    def applied(self) -> int:
+        """The next sequence to project: everything before it is in the tables, committed."""
+        return self._applied
+
+    def project(self, batch: Sequence[Projection]) -> None:
+        """Write a contiguous batch in one transaction, all or nothing.
+
+        Records that were projected before are skipped. A gap is refused: the tables would be wrong
+        without saying so.
+        """
+        fresh, applied = self._fresh(batch)
+        if not fresh:
+            return
+        changes = Changes()
+        changes.add(fresh)
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            self._write(changes)
+            self._writer.execute(QUERIES["set_applied"], (applied,))
+            self._writer.execute("COMMIT")
+        except BaseException:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            raise
+        self._applied = applied
+
+    def skip_to(self, sequence: int) -> None:
+        """Go on from a later sequence because the journal before it is no longer kept."""
+        if sequence > self._applied:
+            self._writer.execute(QUERIES["set_applied"], (sequence,))
+            self._applied = sequence
+
+    def _fresh(self, batch: Sequence[Projection]) -> tuple[Sequence[Projection], int]:
+        applied = self._applied
+        first = 0
+        for projection in batch:
+            end = projection.base + projection.record.count
+            if end <= self._applied and projection.base < self._applied:
+                first += 1
+                continue
+            if projection.base != applied:
+                raise StoreMisconfigured(
+                    f"{self.path} stands at sequence {applied}, but was given {projection.base} next",
+                    hint="run relaymesh store rebuild",
+                )
+            applied = end
+        return (batch[first:] if first else batch), applied
+
+    def _write(self, changes: Changes) -> None:
+        # New messages first: they take their own settles out, and what is left settles older rows.
+        direct = changes.direct_rows()
+        routed, admitted = changes.routed_rows()
+        redriven = changes.redriven_rows()
+        writer = self._writer
+        _DIRECT.run(writer, direct)
+        _ROUTED.run(writer, routed)
+        _REDRIVEN.run(writer, redriven)
+        if direct:
+            writer.execute(QUERIES["insert_admitted"], (direct[0],))
+            writer.execute(QUERIES["mark_boundary"], (direct[-_DIRECT.width],))
+        if admitted:
+            _ADMITTED_BY_TOPIC.run(writer, admitted)
+            writer.execute(QUERIES["mark_boundary"], (admitted[-_ADMITTED_BY_TOPIC.width],))
+        self._settle(changes)
+        _TOUCH.run(writer, changes.touched_rows())
+        _LETTERS.run(writer, changes.letter_rows())
+        for mailbox, settled in changes.letters_settled.items():
+            for how, dead_sequences in runs(settled).items():
+                self._settle_letters(mailbox, how, dead_sequences)
+
+    def _settle(self, changes: Changes) -> None:
+        few: list[object] = []
+        for mailbox, settled in changes.settled.items():
+            for how, sequences in runs(settled).items():
+                if len(sequences) >= RUN_MIN:
+                    self._writer.execute(QUERIES["settle_run"], (*how, mailbox, _carray(sequences)))
+                    continue
+                for sequence in sequences:
+                    few += (sequence, mailbox, *how)
+        _SETTLE.run(self._writer, few)
+
+    def _settle_letters(self, mailbox: str, how: LetterSettled, dead_sequences: list[int]) -> None:
+        self._writer.execute(QUERIES["settle_letters"], (*how, mailbox, _carray(dead_sequences)))
+        name = "delete_letters" if how.state == "purged" else "mark_letters_redriven"
+        self._writer.execute(QUERIES[name], (mailbox, _carray(dead_sequences)))
+
+    def purge(self, now_ms: int, limit: int | None = None) -> Purged:
+        """Remove settled messages past history, and admitted ids past both history and dedup window.
+
+        Ids stay as long as history because they are also how a message is found by id; `lookup`
+        looks at the window alone. `limit` bounds the rows removed from each table in this call, so
+        that projecting need not wait for a long purge: call again while `more`.
+        """
+        most = -1 if limit is None else limit
+        history_end = now_ms - self._history_ms
+        ids_end = now_ms - max(self._history_ms, WINDOW_MS)
+        with self._writer:
+            swept = self._writer.execute(QUERIES["sweep"], (self._boundary(history_end),)).get
+            messages = self._delete("purge_messages", (swept, history_end, most))
+            ids = self._delete("purge_idempotency", (self._boundary(ids_end), most))
+        return Purged(ids, messages, limit is not None and limit in (ids, messages))
+
+    def _boundary(self, end_ms: int) -> int:
+        found = self._writer.execute(QUERIES["boundary_before"], (end_ms,)).get
+        return -1 if found is None else found
+
+    def _delete(self, name: str, bindings: tuple[int, ...]) -> int:
+        self._writer.execute(QUERIES[name], bindings)
+        return self._writer.changes()
+
+    # -- reading
+
+    def lookup(self, keys: Iterable[tuple[str, str]], now_ms: int) -> dict[tuple[str, str], Seen]:
+        """What is known of ids (target, id) that were admitted within the dedup window."""
+        by_target: dict[str, list[str]] = {}
+        for target, id in keys:
+            by_target.setdefault(target, []).append(id)
+        found: dict[tuple[str, str], Seen] = {}
+        with self._reader_lock:
+            for target, ids in by_target.items():
+                bindings = (target, apsw.carray(tuple(ids)), now_ms - WINDOW_MS)
+                for id, *seen in self._reader.execute(QUERIES["lookup"], bindings):
+                    found[target, id] = Seen(*seen)
+        return found
+
+    def messages(
+        self, *, state: State | None = None, mailbox: str | None = None, limit: int = 100
+    ) -> list[MessageRow]:
+        """Pending ones in the order of priority and age; others, and all states together, newest first."""
+        return self._views.messages(state=state, mailbox=mailbox, limit=limit)
+
+    def message(self, msg_id: str) -> list[MessageRow]:
+        """Every entry with this id: one for each mailbox, and one for each redrive."""
+        return self._views.message(msg_id)
+
+    def counts(self, mailbox: str | None = None) -> dict[State, int]:
+        """How many messages in each state; states without any are left out. Reads every row."""
+        return self._views.counts(mailbox)
+
+    def dead_letters(
+        self, *, mailbox: str | None = None, status: str | None = "pending", limit: int = 100
+    ) -> list[LetterRow]:
+        """Dead letters, newest first; `status=None` for all that are kept."""
+        return self._views.dead_letters(mailbox=mailbox, status=status, limit=limit)
+
+    def close(self) -> None:
+        """Copy the WAL into the database and close. What was projected is there at the next open."""
+        self._views.close()
+        with self._reader_lock:
+            self._reader.close()
+        self._writer.pragma("wal_checkpoint", "TRUNCATE")
+        self._writer.close()
+
+
+def rebuild(path: str | os.PathLike[str], projections: Iterable[Projection], **options: Any) -> int:
+    """Make the store anew from the journal, beside the old one, and put it in its place when done.
+
+    Nobody may have the old file open. Answers the next sequence to project. A crash leaves the old
+    store, the new one, or none, which is an empty one: each is a prefix of the journal.
+    """
+    final = Path(path)
+    fresh = final.with_name(final.name + ".rebuild")
+    _remove(fresh)
+    applied = _build(fresh, projections, options)
+    # The old WAL must not meet the new file. The database goes first: a WAL without one is ignored.
+    _remove(final)
+    fresh.rename(final)
+    _sync_directory(final.parent)
+    return applied
+
+
+def _build(path: Path, projections: Iterable[Projection], options: dict[str, Any]) -> int:
+    store = SqliteStore(path, **options)
+    try:
+        for batch in _batches(projections):
+            if store.applied == 0:
+                store.skip_to(batch[0].base)  # where the journal that is still kept begins
+            store.project(batch)
+    except BaseException:
+        store.close()
+        _remove(path)
+        raise
+    store.close()
+    return store.applied
+
+
+def _batches(projections: Iterable[Projection]) -> Iterator[list[Projection]]:
+    batch: list[Projection] = []
+    events = 0
+    for projection in projections:
+        batch.append(projection)
+        events += projection.record.count
+        if events >= REBUILD_EVENTS:
+            yield batch
+            batch, events = [], 0
+    if batch:
+        yield batch
+
+
+def _remove(path: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _carray(numbers: list[int]) -> apsw.CArrayBinding:
+    return apsw.carray(array("q", numbers))
