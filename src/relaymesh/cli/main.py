@@ -1,0 +1,130 @@
+"""The command `relaymesh`: its commands put together, and how every run of it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from relaymesh import __version__
+from relaymesh.cli import demo, dlq, doctor, journal, messages, store
+from relaymesh.cli.failure import Exit, failure_of
+from relaymesh.cli.options import Dir, Globals, Json
+from relaymesh.cli.output import Output, library_log
+
+app = typer.Typer(
+    name="relaymesh",
+    help="RelayMesh: the durable post office for AI agents.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"relaymesh {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    directory: Dir = None,
+    json: Json = False,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop."),
+    ] = False,
+) -> None:
+    """RelayMesh: the durable post office for AI agents. Start with `relaymesh demo`."""
+    context.obj = Globals(directory, json)
+    _help_if_alone(context)
+
+
+def _help_if_alone(context: typer.Context) -> None:
+    """A group without a command answers with its help."""
+    if context.invoked_subcommand is None:
+        text = context.get_help()
+        if text:
+            sys.stdout.write(text + "\n")
+
+
+app.command("demo")(demo.demo)
+app.command("send")(messages.send)
+app.command("inbox")(messages.inbox)
+app.command("doctor")(doctor.doctor)
+for _name, _group in (
+    ("topic", messages.topics),
+    ("dlq", dlq.app),
+    ("journal", journal.app),
+    ("store", store.app),
+):
+    _group.callback(invoke_without_command=True)(_help_if_alone)
+    app.add_typer(_group, name=_name)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and answer its exit code. Never raises for what can be foreseen."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    _write_what_can_be_written()
+    output = Output(json=_wants_json(arguments))
+    try:
+        with library_log(output):
+            code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _let_go_of_stdout()
+        return Exit.OK  # whoever read it has seen enough
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        sys.stdout.flush()
+        output.fail(failure)
+        return failure.exit
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("relaymesh", arguments) as context:
+            command.invoke(context)
+    except typer.Exit as ended:
+        return ended.exit_code
+    except (typer.Abort, EOFError):
+        return Exit.INTERRUPTED
+    return Exit.OK
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    """Also when the arguments cannot be understood, the error must come as it was asked for."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in own
+
+
+def _write_what_can_be_written() -> None:
+    """A terminal or pipe that has no ✓ gets a ? and no error."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+def _let_go_of_stdout() -> None:
+    """The interpreter flushes stdout once more at the end: let that go nowhere."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,306 @@
+"""send, inbox, topic: messages going in, and what waits to come out."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from relaymesh.cli import options
+from relaymesh.cli.content import read_content
+from relaymesh.cli.failure import UsageFailed
+from relaymesh.cli.looking import Look, look
+from relaymesh.cli.moments import span_text
+from relaymesh.cli.options import Call, begin, given_fields, priority_of
+from relaymesh.cli.output import preview
+from relaymesh.cli.table import Column, short_address
+from relaymesh.errors import Empty, UnknownRecipient
+from relaymesh.kernel.address import agent_address, subscription_address
+from relaymesh.kernel.entry import Entry
+from relaymesh.sdk.agent import Inbox
+from relaymesh.sdk.delivery import Delivery
+from relaymesh.sdk.mesh import Mesh
+from relaymesh.sdk.receipt import Receipt
+from relaymesh.wire.content import decode_content
+
+topics = typer.Typer(help="Publish to topics, and see who subscribes.")
+
+
+def send(
+    context: typer.Context,
+    to: Annotated[str, typer.Argument(metavar="TO", help="The agent that gets it.")],
+    content: options.Content,
+    sender: options.Sender = "cli",
+    create: Annotated[bool, typer.Option("--create", help="Make the recipient's mailbox.")] = False,
+    id: options.Id = None,
+    type: options.Type = "message",
+    priority: options.Priority = None,
+    task: options.Task = None,
+    key: options.Key = None,
+    delay_ms: options.DelayMs = 0,
+    ttl: options.Ttl = 3600,
+    correlation_id: options.CorrelationId = None,
+    reply_to: options.ReplyTo = None,
+    requires_ack: options.RequiresAck = False,
+    tags: options.Tags = None,
+    max_retries: options.MaxRetries = None,
+    content_json: options.AsJson = False,
+    content_text: options.AsText = False,
+    directory: options.Dir = None,
+    json: options.Json = False,
+) -> None:
+    """Send a message to an agent. The receipt comes when the message is on disk.
+
+    A JSON object or array is sent as such; anything else is text.
+    """
+    call = begin(context, directory, json)
+    value = read_content(content, call.output, as_json=content_json, as_text=content_text)
+    fields = given_fields(
+        id=id,
+        type=type,
+        priority=priority_of(priority),
+        task=task,
+        key=key,
+        delay_ms=delay_ms,
+        ttl=ttl,
+        correlation_id=correlation_id,
+        reply_to=reply_to,
+        requires_ack=requires_ack,
+        tags=tags,
+        max_retries=max_retries,
+    )
+    address = agent_address(to, "recipient")
+    path = call.path if create else call.existing()
+    with Mesh(path) as mesh:
+        if create:
+            mesh.agent(to)
+        require_mailbox(mesh, address)
+        receipt = mesh.agent(sender).send(to, value, **fields)
+    _print_receipt(call, receipt, to=address)
+
+
+def inbox(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="An agent, or a subscription as TOPIC:SUBSCRIPTION.")
+    ],
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most so many.")] = 50,
+    take: Annotated[
+        int | None, typer.Option("--take", min=1, metavar="N", help="Receive N, in the order of delivery.")
+    ] = None,
+    ack: Annotated[
+        bool, typer.Option("--ack", help="Ack what was taken; without it, all goes back.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long --take waits.")
+    ] = 0,
+    directory: options.Dir = None,
+    json: options.Json = False,
+) -> None:
+    """Show what waits in a mailbox, without taking it. Works beside a running process.
+
+    With --take the messages are received, which needs the directory: printed, and then acked with --ack
+    or given back as if they had never been taken.
+    """
+    call = begin(context, directory, json)
+    address = mailbox_address(name)
+    if take is not None:
+        _take(call, address, take, ack, timeout)
+        return
+    if ack or timeout:
+        raise UsageFailed("--ack and --timeout belong to --take", hint="add --take N")
+    seen = look(call.existing())
+    mailbox = seen.state.mailboxes.get(address)
+    if mailbox is None:
+        raise unknown_mailbox(address, seen.state.mailboxes)
+    entries = list(mailbox.entries.values())
+    call.output.rows(
+        PENDING,
+        (_entry_row(seen, entry) for entry in entries[:limit]),
+        empty=f"nothing waits for {short_address(address)}",
+    )
+    if len(entries) > limit:
+        call.output.note(f"{len(entries) - limit} more: raise --limit")
+
+
+PENDING = [
+    Column("id", "id"),
+    Column("from", show=short_address),
+    Column("type"),
+    Column("priority", "number", title="prio"),
+    Column("age", "number", span_text),
+    Column("attempts", "number"),
+    Column("state"),
+    Column("content", "text", preview),
+]
+
+TAKEN = [
+    Column("id", "id"),
+    Column("from", show=short_address),
+    Column("type"),
+    Column("priority", "number", title="prio"),
+    Column("attempt", "number"),
+    Column("task"),
+    Column("content", "text", preview),
+]
+
+
+def _entry_row(seen: Look, entry: Entry) -> dict[str, Any]:
+    envelope = entry.envelope
+    return {
+        "id": envelope.id,
+        "from": envelope.sender,
+        "type": envelope.type,
+        "priority": entry.priority,
+        "age": max(0, seen.now - entry.accepted_at) / 1000,
+        "attempts": entry.attempts,
+        "state": seen.state_name(entry),
+        "content": decode_content(envelope.content, envelope.encoding),
+    }
+
+
+def _take(call: Call, address: str, count: int, ack: bool, timeout: float) -> None:
+    output = call.output
+    with Mesh(call.existing()) as mesh:
+        require_mailbox(mesh, address)
+        deliveries = Inbox(mesh, address).receive_many(count, timeout)
+        if not deliveries and timeout:
+            raise Empty(f"nothing arrived for {short_address(address)} within {timeout:g} s")
+        output.rows(
+            TAKEN, map(_delivery_row, deliveries), empty=f"nothing to take for {short_address(address)} now"
+        )
+        sys.stdout.flush()  # printed first: what nobody saw must not be acked
+        if ack and deliveries:
+            mesh.ack_many(deliveries, durable=True)
+    if deliveries:
+        what = "acked: done for good" if ack else "given back: they wait as before"
+        output.note(f"{len(deliveries)} taken and {what}")
+
+
+def _delivery_row(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "id": delivery.id,
+        "from": delivery.sender,
+        "type": delivery.type,
+        "priority": delivery.priority,
+        "attempt": delivery.attempt,
+        "task": delivery.task,
+        "content": delivery.content,
+    }
+
+
+@topics.command("pub")
+def publish(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="For example order.created.")],
+    content: options.Content,
+    sender: options.Sender = "cli",
+    id: options.Id = None,
+    type: options.Type = "message",
+    priority: options.Priority = None,
+    task: options.Task = None,
+    key: options.Key = None,
+    delay_ms: options.DelayMs = 0,
+    ttl: options.Ttl = 3600,
+    tags: options.Tags = None,
+    content_json: options.AsJson = False,
+    content_text: options.AsText = False,
+    directory: options.Dir = None,
+    json: options.Json = False,
+) -> None:
+    """Publish to everybody who subscribes to a topic."""
+    call = begin(context, directory, json)
+    value = read_content(content, call.output, as_json=content_json, as_text=content_text)
+    fields = given_fields(
+        id=id,
+        type=type,
+        priority=priority_of(priority),
+        task=task,
+        key=key,
+        delay_ms=delay_ms,
+        ttl=ttl,
+        tags=tags,
+    )
+    with Mesh(call.existing()) as mesh:
+        receipt = mesh.agent(sender).publish(topic, value, **fields)
+    _print_receipt(call, receipt, topic=topic)
+    if not receipt.targets:
+        call.output.note(f"nobody subscribes to {topic}: see relaymesh topic list")
+
+
+SUBSCRIPTIONS = [
+    Column("topic"),
+    Column("subscription"),
+    Column("pending", "number"),
+    Column("leased", "number"),
+    Column("dead_letters", "number"),
+    Column("semantics"),
+]
+
+
+@topics.command("list")
+def list_subscriptions(
+    context: typer.Context, directory: options.Dir = None, json: options.Json = False
+) -> None:
+    """List the subscriptions and what waits in each. Works beside a running process."""
+    call = begin(context, directory, json)
+    state = look(call.existing()).state
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for address, pattern in state.subscriptions:
+            box = state.mailboxes[address]
+            yield {
+                "topic": short_address(pattern),
+                "subscription": address.partition(":")[2],
+                "pending": len(box.entries),
+                "leased": box.leased,
+                "dead_letters": state.letters.pending_in(address),
+                "semantics": box.settings.delivery_semantics,
+            }
+
+    call.output.rows(SUBSCRIPTIONS, rows(), empty="nobody subscribes yet: mesh.subscribe(topic, name)")
+
+
+# -- names and receipts
+
+
+def mailbox_address(name: str) -> str:
+    """The address of an agent's mailbox, or of a subscription's, written `topic:name`."""
+    topic, colon, subscription = name.partition(":")
+    return subscription_address(topic, subscription) if colon else agent_address(name)
+
+
+def unknown_mailbox(address: str, known: Iterable[str]) -> UnknownRecipient:
+    """The error for a mailbox that is not there, with what was perhaps meant."""
+    name = short_address(address)
+    names = [short_address(each) for each in known]
+    near = difflib.get_close_matches(name, names, n=3)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    return UnknownRecipient(
+        f"there is no mailbox {name!r} in this mesh",
+        hint=f"{meant}relaymesh send {name} CONTENT --create makes it",
+    )
+
+
+def require_mailbox(mesh: Mesh, address: str) -> None:
+    known = mesh.stats().mailboxes
+    if address not in known:
+        raise unknown_mailbox(address, known)
+
+
+def _print_receipt(call: Call, receipt: Receipt, **target: str) -> None:
+    call.output.record(
+        {
+            "id": receipt.id,
+            **target,
+            "sequence": receipt.sequence,
+            "duplicate": receipt.duplicate,
+            "targets": receipt.targets,
+            "scheduled_at": receipt.scheduled_at,
+        }
+    )
+    for note in receipt.notes:
+        call.output.note(note)
