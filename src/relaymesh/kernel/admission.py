@@ -58,12 +58,11 @@ def accept(decision: Decision, groups: Groups, known: Known = None, minted: bool
 
 
 def _receipts(new: list[Envelope], base: int, now: int, targets: int) -> list[Receipt]:
-    return [
-        Receipt(
-            envelope.id, sequence, False, targets, now + envelope.delay_ms if envelope.delay_ms > 0 else 0
-        )
-        for sequence, envelope in enumerate(new, base)
-    ]
+    receipts: list[Receipt] = []
+    for sequence, envelope in enumerate(new, base):
+        delay = envelope.delay_ms
+        receipts.append(Receipt(envelope.id, sequence, False, targets, now + delay if delay > 0 else 0))
+    return receipts
 
 
 def _require_room(mailbox: Mailbox, new: Sequence[Envelope], asked: list[int]) -> None:
@@ -73,7 +72,8 @@ def _require_room(mailbox: Mailbox, new: Sequence[Envelope], asked: list[int]) -
     if not mailbox.room_for(asked[0], asked[1]):
         settings = mailbox.settings
         raise MailboxFull(
-            f"mailbox {mailbox.address} is full: it holds {len(mailbox.entries)} of {settings.capacity} messages"
+            f"mailbox {mailbox.address} is full:"
+            f" it holds {len(mailbox.entries)} of {settings.capacity} messages"
             f" and {mailbox.bytes} of {settings.capacity_bytes} bytes; {asked[0]} more were sent"
         )
 
@@ -124,7 +124,7 @@ def _same_again(target: str, envelope: Envelope, found: Entry | Seen) -> Receipt
     else:
         if found.envelope.content != envelope.content:
             raise _conflict(target, envelope.id)
-        due, accepted_at, targets = found.due_at, found.accepted_at, 1
+        due, accepted_at, targets = found.scheduled_at, found.accepted_at, 1
     return Receipt(envelope.id, found.sequence, True, targets, due if due > accepted_at else 0)
 
 

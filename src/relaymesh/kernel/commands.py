@@ -115,6 +115,8 @@ class Settle(Command):
 
     token: int
     groups: Sequence[tuple[str, Sequence[Envelope]]]
+    minted: bool = False
+    known: Mapping[tuple[str, str], Seen] | None = None
 
 
 class Release(Command):
@@ -138,7 +140,7 @@ class Complete(Command):
 
 
 class Redrive(Command):
-    """Put dead letters back, by (mailbox, dead sequence). Answers the new sequences, None where it was before."""
+    """Put dead letters back, by (mailbox, dead sequence). Answers the new sequences; None: done before."""
 
     letters: Sequence[tuple[str, int]]
     to: str | None = None

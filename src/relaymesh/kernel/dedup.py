@@ -10,6 +10,7 @@ after it is still in memory, so an id made after it cannot be known to the store
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 import xxhash
@@ -21,9 +22,8 @@ WINDOW_MS = 86_400_000
 REMEMBERED_MAX = 100_000
 
 
-def digest_of(content: bytes) -> bytes:
-    """Tells equal content from other content. Not a signature: a sender can only fool itself."""
-    return xxhash.xxh3_128_digest(content)
+digest_of: Callable[[bytes], bytes] = xxhash.xxh3_128_digest
+"""Tells equal content from other content. Not a signature: a sender can only fool itself."""
 
 
 class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -54,13 +54,15 @@ class Admitted:
             known = self._by_target[target] = {}
         return known
 
-    def settle(self, target: str, entry: Entry) -> None:
-        """The entry is gone; its id stays."""
-        self.remember(
-            target,
-            entry.envelope.id,
-            Seen(entry.sequence, entry.accepted_at, digest_of(entry.envelope.content), 1, entry.due_at),
-        )
+    def settle(self, target: str, entries: list[Entry]) -> None:
+        """The entries are gone; their ids stay."""
+        known = self.of(target)
+        order = self._order
+        for entry in entries:
+            envelope = entry.envelope
+            seen = Seen(entry.sequence, entry.accepted_at, digest_of(envelope.content), 1, entry.scheduled_at)
+            known[envelope.id] = seen
+            order.append((seen, target, envelope.id))
 
     def remember(self, target: str, id: str, seen: Seen) -> None:
         self.of(target)[id] = seen
@@ -84,7 +86,7 @@ class Admitted:
                     del self._by_target[target]
 
     def remembered(self) -> list[tuple[str, str, Seen]]:
-        """Settled ids in the order they were settled, for a checkpoint; without those admitted again since."""
+        """Settled ids, but for those admitted again, in the order they were settled: for a checkpoint."""
         by_target = self._by_target
         return [
             (target, id, seen)

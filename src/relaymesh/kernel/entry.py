@@ -71,6 +71,11 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     """Volatile. Under which priority it stands among the ready, or 1 while it waits in its lane."""
 
     @property
+    def scheduled_at(self) -> int:
+        """When it was to be delivered according to its receipt, forced or not."""
+        return self.accepted_at + max(0, self.envelope.delay_ms)
+
+    @property
     def expires_at(self) -> int:
         """When it expires if still pending; 0 for never."""
         ttl = self.envelope.ttl_ms

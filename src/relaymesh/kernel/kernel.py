@@ -105,7 +105,7 @@ class Kernel:
             except MeshError as error:
                 step.error = error
                 step.written = state.sequence
-            if state.wanted:
+            if state.wanted and not state.stopped:
                 delivery.serve_waiters(decision)
         except BaseException as error:
             self._broken = error

@@ -15,7 +15,7 @@ from collections import deque
 
 from relaymesh.kernel.entry import DELAYED, Entry, Lease
 
-SWEEP_MIN = 64
+SWEEP_MIN = 8
 
 
 def lane_order(entry: Entry) -> tuple[int, int]:

@@ -68,7 +68,7 @@ class Mailbox:
         self.leased = 0
         self.delayed = 0
         self.lanes: dict[str, Lane] = {}
-        self.ready = Ready(settings)
+        self.ready = Ready(settings, self.entries)
         self.counters = Counters()
         self.halted: dict[int, str] = {}
         """Dead letters that stop a lane until they are dealt with: dead sequence to lane key."""
@@ -86,14 +86,6 @@ class Mailbox:
         return (
             len(self.entries) + messages <= settings.capacity and self.bytes + size <= settings.capacity_bytes
         )
-
-    def remove(self, entry: Entry) -> None:
-        """The entry is settled. Its lane and lease are let go by the caller."""
-        del self.entries[entry.sequence]
-        self.bytes -= len(entry.envelope.content)
-        self.by_priority[entry.priority] -= 1
-        if entry.state == DELAYED and entry.ready_at == entry.due_at:
-            self.delayed -= 1
 
     # -- lanes --------------------------------------------------------------------------------
 
@@ -157,6 +149,19 @@ class Mailbox:
         if lane.runnable:
             self.ready.push_lane(lane)
 
+    def make_all_ready(self, entries: list[Entry]) -> None:
+        """`make_ready` for new entries, in order; most have no lane and nobody who asked for them."""
+        if self.settings.ordered or self.expected:
+            for entry in entries:
+                self.make_ready(entry)
+            return
+        plain = [entry for entry in entries if entry.envelope.key is None and entry.envelope.task is None]
+        if len(plain) == len(entries):
+            self.ready.push_all(plain)
+        else:
+            for entry in entries:
+                self.make_ready(entry)
+
     def _offer(self, entry: Entry) -> None:
         correlation = entry.envelope.correlation_id
         if correlation is not None and correlation in self.expected:
@@ -169,7 +174,7 @@ class Mailbox:
     def rebuild(self) -> None:
         """Lanes and ready queues from the entries alone: after a replay, or for another schedule."""
         starved = self.ready.low_starvation_count
-        self.ready = Ready(self.settings)
+        self.ready = Ready(self.settings, self.entries)
         self.ready.low_starvation_count = starved
         self.lanes = {}
         for key in self.halted.values():
@@ -203,11 +208,14 @@ class Mailbox:
         """Up to `limit` entries to deliver, in order, and those met on the way that have expired.
 
         A lane gives one entry and competes again for its next, so a run may grow to `limit`. Where a
-        dead letter halts its lane, nothing is picked beyond an expired one.
+        dead letter halts its lane, nothing is picked beyond one of a lane that has expired.
         """
-        picked: list[Entry] = []
-        expired: list[Entry] = []
         ready = self.ready
+        expired: list[Entry] = []
+        picked: list[Entry] = []
+        for entry in ready.pop_entries(limit):
+            ttl = entry.envelope.ttl_ms
+            (picked if not ttl or entry.due_at + ttl > now else expired).append(entry)
         halting = self.settings.halt_on_dead_letter
         while len(picked) < limit:
             item = ready.pop()
@@ -224,18 +232,19 @@ class Mailbox:
                 picked.append(entry)
             else:
                 expired.append(entry)
-                if halting:
+                if halting and entry.lane is not None:
                     break
         return picked, expired
 
     def first_expected(self, correlation_id: str) -> Entry | None:
         """The answer somebody asked for, if it is here."""
-        waiting = self.expected.get(correlation_id, [])
-        while waiting:
-            entry = waiting.pop(0)
-            if entry.state == READY:
-                return entry
-        return None
+        waiting = [entry for entry in self.expected.get(correlation_id, ()) if entry.state == READY]
+        if not waiting:
+            return None
+        first = min(waiting, key=attrgetter("ready_at", "sequence"))
+        waiting.remove(first)
+        self.expected[correlation_id] = waiting
+        return first
 
     def leases_after(self, lease: Lease) -> list[Lease]:
         """The later deliveries of the same run, which must come back when this one does."""

@@ -5,8 +5,9 @@ Items are entries without a lane, and lanes whose head may go. Within a priority
 order, so a queue is enough for them; lanes, and the few entries that come out of order
 (released, given another priority), stand in a heap beside it.
 
-An item that is settled, or a lane that moved, is skipped when it comes up: removing it at once
-would cost a search. When such items outnumber the others, all are swept out.
+An entry that is settled, or a lane that moved, is skipped when it comes up: removing it at once
+would cost a search. Entries stand here by their sequence, so that a settled one is not kept; when
+such items outnumber the others, all are swept out.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ TIER_OF = (0, 0, 0, 1, 2, 2)
 FIFO_QUEUE = 3
 SWEEP_MIN = 64
 
+Standing = tuple[int, int, int, Lane | None]
+"""In a heap: ready time, sequence, ticket, and the lane whose head that is, if it is one."""
+
 
 class Ready:
     """The ready items of one mailbox. Volatile: rebuilt at start from the entries."""
@@ -33,19 +37,25 @@ class Ready:
     __slots__ = (
         "_consecutive_high",
         "_credits",
+        "_entries",
         "_fifo",
         "_gone",
         "_heaps",
         "_high_max",
+        "_last",
         "_queues",
         "_strict",
         "_tickets",
         "low_starvation_count",
     )
 
-    def __init__(self, settings: MailboxSettings) -> None:
-        self._queues: list[deque[Entry]] = [deque() for _ in range(6)]
-        self._heaps: list[list[tuple[int, int, int, Item]]] = [[] for _ in range(6)]
+    def __init__(self, settings: MailboxSettings, entries: dict[int, Entry]) -> None:
+        self._entries = entries
+        """The mailbox's own: what is not there is settled."""
+        self._queues: list[deque[int]] = [deque() for _ in range(6)]
+        self._last = [(0, 0)] * 6
+        """Ready time and sequence of the last that was put at the end of each queue."""
+        self._heaps: list[list[Standing]] = [[] for _ in range(6)]
         self._tickets = 0
         self._gone = 0
         self._credits = list(WEIGHTS)
@@ -65,15 +75,26 @@ class Ready:
         priority = FIFO_QUEUE if self._fifo else entry.priority
         entry.queued = priority
         queue = self._queues[priority]
-        if queue:
-            last = queue[-1]
-            if last.ready_at > entry.ready_at or (
-                last.ready_at == entry.ready_at and last.sequence > entry.sequence
-            ):
-                self._tickets += 1
-                heappush(self._heaps[priority], (entry.ready_at, entry.sequence, self._tickets, entry))
-                return
-        queue.append(entry)
+        place = (entry.ready_at, entry.sequence)
+        if queue and place < self._last[priority]:
+            self._tickets += 1
+            heappush(self._heaps[priority], (entry.ready_at, entry.sequence, self._tickets, None))
+        else:
+            queue.append(entry.sequence)
+            self._last[priority] = place
+
+    def push_all(self, entries: list[Entry]) -> None:
+        """Entries that became ready together, in order: only the first in a queue can be out of order."""
+        checked = 0
+        for entry in entries:
+            priority = FIFO_QUEUE if self._fifo else entry.priority
+            if priority == checked:
+                entry.queued = priority
+                self._queues[priority].append(entry.sequence)
+                self._last[priority] = (entry.ready_at, entry.sequence)
+            else:
+                self.push(entry)
+                checked = priority if self._last[priority][1] == entry.sequence else 0
 
     def push_lane(self, lane: Lane) -> None:
         """Place a runnable lane by its best priority and its head, unless it stands there already."""
@@ -101,10 +122,23 @@ class Ready:
         for priority in range(1, 6):
             queue = self._queues[priority]
             if queue:
-                self._queues[priority] = deque([entry for entry in queue if entry.queued == priority])
-            heap = [item for item in self._heaps[priority] if _stands(item[3], priority, item[2])]
+                self._queues[priority] = deque(
+                    [sequence for sequence in queue if self._entry(sequence, priority)]
+                )
+            heap = [standing for standing in self._heaps[priority] if self._stands(standing, priority)]
             heapify(heap)
             self._heaps[priority] = heap
+
+    def _entry(self, sequence: int, priority: int) -> Entry | None:
+        """The entry, if it is given out when it comes up here."""
+        entry = self._entries.get(sequence)
+        return entry if entry is not None and entry.queued == priority else None
+
+    def _stands(self, standing: Standing, priority: int) -> bool:
+        _, sequence, ticket, lane = standing
+        if lane is None:
+            return self._entry(sequence, priority) is not None
+        return lane.place is not None and lane.ticket == ticket
 
     def pop(self) -> Item | None:
         """The next item by the mailbox's schedule; None when nothing is ready."""
@@ -113,6 +147,36 @@ class Ready:
         if self._strict:
             return self._pop_strict()
         return self._pop_weighted()
+
+    def pop_entries(self, limit: int) -> list[Entry]:
+        """What `pop` would give next, as long as it is entries of one and the same queue; else nothing."""
+        if self._strict or any(self._heaps):
+            return []
+        busy = [priority for priority in range(1, 6) if self._queues[priority]]
+        if len(busy) != 1:
+            return []
+        priority = busy[0]
+        queue = self._queues[priority]
+        held = self._entries
+        entries: list[Entry] = []
+        while queue and len(entries) < limit:
+            entry = held.get(queue.popleft())
+            if entry is not None and entry.queued == priority:
+                entry.queued = 0
+                entries.append(entry)
+            else:
+                self._gone -= 1
+        if not self._fifo:
+            self._charge(TIER_OF[priority], len(entries))
+        return entries
+
+    def _charge(self, tier: int, count: int) -> None:
+        """The credits after `count` entries of one tier went while the others had none."""
+        left = self._credits[tier] - count
+        if left < 0:
+            self._credits[:] = WEIGHTS
+            left = WEIGHTS[tier] - 1 - (-left - 1) % WEIGHTS[tier]
+        self._credits[tier] = left
 
     def _pop_weighted(self) -> Item | None:
         credits, queues, heaps = self._credits, self._queues, self._heaps
@@ -153,30 +217,38 @@ class Ready:
     def _pop_from(self, priority: int) -> Item | None:
         queue = self._queues[priority]
         heap = self._heaps[priority]
+        entries = self._entries
         while True:
-            if heap and (not queue or heap[0][:2] < (queue[0].ready_at, queue[0].sequence)):
+            if heap and (not queue or heap[0][:2] < self._place(queue[0])):
                 item = self._pop_heap(heap, priority)
                 if item is not None:
                     return item
             elif queue:
-                entry = queue.popleft()
-                if entry.queued == priority:
+                entry = entries.get(queue.popleft())
+                if entry is not None and entry.queued == priority:
                     entry.queued = 0
                     return entry
                 self._gone -= 1
             else:
                 return None
 
-    def _pop_heap(self, heap: list[tuple[int, int, int, Item]], priority: int) -> Item | None:
-        _, _, ticket, item = heappop(heap)
-        if not _stands(item, priority, ticket):
+    def _place(self, sequence: int) -> tuple[int, int]:
+        """Before everything when it is settled: then it is skipped first."""
+        entry = self._entries.get(sequence)
+        return (0, 0) if entry is None else (entry.ready_at, sequence)
+
+    def _pop_heap(self, heap: list[Standing], priority: int) -> Item | None:
+        standing = heappop(heap)
+        if not self._stands(standing, priority):
             self._gone -= 1
             return None
-        if isinstance(item, Lane):
-            item.place = None
-            return item if item.runnable else None
-        item.queued = 0
-        return item
+        lane = standing[3]
+        if lane is None:
+            entry = self._entries[standing[1]]
+            entry.queued = 0
+            return entry
+        lane.place = None
+        return lane if lane.runnable else None
 
     def __len__(self) -> int:
         """How many items stand here, those included that will be skipped."""
@@ -185,10 +257,3 @@ class Ready:
     def __bool__(self) -> bool:
         """Whether anything may be ready; items that will be skipped count until they come up."""
         return any(self._queues) or any(self._heaps)
-
-
-def _stands(item: Item, priority: int, ticket: int) -> bool:
-    """Whether the item is given out when it comes up here."""
-    if isinstance(item, Lane):
-        return item.place is not None and item.ticket == ticket
-    return item.queued == priority

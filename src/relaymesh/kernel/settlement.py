@@ -6,7 +6,7 @@ from relaymesh.kernel.admission import accept
 from relaymesh.kernel.commands import Ack, Complete, Nack, Settle
 from relaymesh.kernel.contract import TIMEOUT, Rule, retry_limit, rule_for
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.exits import bury, drop, finish, notify
 from relaymesh.kernel.leases import give_back, lease_of
 from relaymesh.kernel.mailbox import Mailbox
@@ -20,12 +20,17 @@ def ack(decision: Decision, command: Ack) -> list[int]:
     held = decision.state.leases
     stale: list[int] = []
     by_mailbox: dict[str, list[Entry]] = {}
+    last: Grant | None = None
+    entries: list[Entry] = []
     for token in dict.fromkeys(command.tokens):
         lease = held.get(token)
         if lease is None:
             stale.append(token)
-        else:
-            by_mailbox.setdefault(lease.grant.mailbox, []).append(lease.entry)
+            continue
+        if lease.grant is not last:
+            last = lease.grant
+            entries = by_mailbox.setdefault(last.mailbox, [])
+        entries.append(lease.entry)
     for address, entries in by_mailbox.items():
         if command.drop:
             drop(decision, address, entries, Failure(0, decision.now, "dropped"))
@@ -38,7 +43,7 @@ def ack(decision: Decision, command: Ack) -> list[int]:
 def settle(decision: Decision, command: Settle) -> list[Receipt]:
     """Ack and send in one step; refused whole if the lease is lost or a send is."""
     lease = lease_of(decision, command.token)
-    receipts = accept(decision, command.groups)
+    receipts = accept(decision, command.groups, command.known, command.minted)
     finish(decision, lease.grant.mailbox, [lease.entry])
     decision.after_sync()
     return receipts

@@ -78,7 +78,7 @@ class State:
         """No lease runs out before this time."""
         self.due = DueTimes()
         self.expiry = Expiry()
-        self.lease_clock = LeaseClock()
+        self.lease_clock = LeaseClock(self.leases)
         self.wanted: dict[Mailbox, None] = {}
         """Mailboxes with waiters that may have become servable."""
         self.keep: Callable[[Mailbox, Entry], None] | None = None
@@ -117,7 +117,7 @@ class State:
         """After a replay: build what is volatile."""
         self.live = True
         self.stopped = False
-        self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock()
+        self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock(self.leases)
         for mailbox in self.mailboxes.values():
             for entry in mailbox.entries.values():
                 if entry.state == DELAYED:
@@ -221,25 +221,25 @@ class State:
         mailbox.counters.accepted += len(entries)
         held = mailbox.entries
         by_priority = mailbox.by_priority
-        live = self.live
+        delayed: list[Entry] = []
         size = 0
         for entry in entries:
             held[entry.sequence] = entry
             size += len(entry.envelope.content)
             by_priority[entry.priority] += 1
             if entry.state == DELAYED:
-                mailbox.delayed += 1
-                if live:
-                    self.due.add(mailbox, entry)
-            elif live:
-                mailbox.make_ready(entry)
+                delayed.append(entry)
         mailbox.bytes += size
-        if live:
+        mailbox.delayed += len(delayed)
+        if self.live:
+            for entry in delayed:
+                self.due.add(mailbox, entry)
+            mailbox.make_all_ready([e for e in entries if e.state == READY] if delayed else entries)
             self._want(mailbox)
             self.expiry.add(mailbox, entries)
 
     def arrive(self, mailbox: Mailbox, entry: Entry) -> None:
-        """A delayed entry's time has come: it may be delivered. Live only; a replay reads it off the clock."""
+        """A delayed entry's time has come. Live only: no record says so, the clock does."""
         self._fall_due(mailbox, entry)
         self.offer(mailbox, entry)
 
@@ -347,29 +347,42 @@ class State:
 
     def _settle(self, mailbox: Mailbox, entries: list[Entry]) -> None:
         """They leave the mailbox: out of lanes and queues, no lease on them, their ids remembered."""
-        admitted = self.admitted
-        known = admitted.of(mailbox.address)
+        keep, live, leases, held = self.keep, self.live, self.leases, mailbox.entries
         lanes: dict[Lane, None] = {}
-        keep = self.keep
+        settled: list[Entry] = []
+        known = self.admitted.of(mailbox.address)
+        size = 0
         for entry in entries:
             if keep is not None:
                 keep(mailbox, entry)
-            if self.live and entry.lease is None:
-                self._leave_queue(mailbox, entry)
             if entry.lane is not None:
                 entry.lane.discard(entry)
                 lanes[entry.lane] = None
-                entry.lane = None
-            self._let_go(mailbox, entry)
-            mailbox.remove(entry)
+            lease = entry.lease
+            if lease is not None:
+                token = lease.token
+                del leases[token]
+                del lease.grant.leases[token]
+                entry.lease = None
+                mailbox.leased -= 1
+            elif live:
+                self._leave_queue(mailbox, entry)
+            del held[entry.sequence]
+            size += len(entry.envelope.content)
+            mailbox.by_priority[entry.priority] -= 1
+            if entry.state == DELAYED and entry.ready_at == entry.due_at:
+                mailbox.delayed -= 1
+            entry.lane = None
             entry.state = SETTLED
             if known.get(entry.envelope.id) is entry:
-                admitted.settle(mailbox.address, entry)
+                settled.append(entry)
+        mailbox.bytes -= size
+        self.admitted.settle(mailbox.address, settled)
+        for lane in lanes:
+            mailbox.reopen(lane)
         if lanes:
-            for lane in lanes:
-                mailbox.reopen(lane)
             self._want(mailbox)
-        if self.live:
+        if live:
             self.expiry.settled(len(entries))
 
     def _leave_queue(self, mailbox: Mailbox, entry: Entry) -> None:

@@ -24,7 +24,10 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delivered(msgspec.Struct, gc=False, eq=False):
-    """Deliveries for a waiter, to be handed over once their grant is written and what made them ready synced."""
+    """Deliveries for a waiter, to hand over once their grant is written and what made them ready synced.
+
+    None at all: the mailbox is gone, and nothing will ever come.
+    """
 
     waiter: Waiter
     leases: list[Lease]

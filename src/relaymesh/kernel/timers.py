@@ -1,7 +1,7 @@
 """What must happen later: entries that fall due, entries that expire, leases that run out.
 
 All three delete lazily: what is settled stays in its structure until its time comes, or until it
-outnumbers the rest and is swept out.
+outnumbers the rest and is swept out. They hold names, never entries: what is settled is freed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from relaymesh.kernel.entry import DELAYED, LEASED, SETTLED, Entry, Grant, Lease
+from relaymesh.kernel.entry import DELAYED, LEASED, Entry, Grant, Lease
 
 if TYPE_CHECKING:
     from relaymesh.kernel.mailbox import Mailbox
@@ -26,19 +26,20 @@ class DueTimes:
     __slots__ = ("_gone", "_heap", "_ties")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int, Mailbox, Entry]] = []
+        self._heap: list[tuple[int, int, int, Mailbox]] = []
+        """Ready time, sequence, tie, mailbox."""
         self._ties = 0
         self._gone = 0
 
     def add(self, mailbox: Mailbox, entry: Entry) -> None:
         self._ties += 1
-        heappush(self._heap, (entry.ready_at, entry.sequence, self._ties, mailbox, entry))
+        heappush(self._heap, (entry.ready_at, entry.sequence, self._ties, mailbox))
 
     def gone(self, count: int) -> None:
         """So many entries that stand here no longer wait: they are settled, or were forced."""
         self._gone += count
         if self._gone > SWEEP_MIN and self._gone * 2 > len(self._heap):
-            self._heap = [item for item in self._heap if _waits_for(item[4], item[0])]
+            self._heap = [item for item in self._heap if _waiting(item[3], item[1], item[0]) is not None]
             heapify(self._heap)
             self._gone = 0
 
@@ -48,18 +49,23 @@ class DueTimes:
 
     def pop_due(self, now: int) -> Iterator[tuple[Mailbox, Entry]]:
         while self._heap and self._heap[0][0] <= now:
-            when, _, _, mailbox, entry = heappop(self._heap)
-            if _waits_for(entry, when):
-                yield mailbox, entry
-            else:
+            when, sequence, _, mailbox = heappop(self._heap)
+            entry = _waiting(mailbox, sequence, when)
+            if entry is None:
                 self._gone -= 1
+            else:
+                yield mailbox, entry
 
     def __len__(self) -> int:
         return len(self._heap)
 
 
-def _waits_for(entry: Entry, when: int) -> bool:
-    return entry.state == DELAYED and entry.ready_at == when
+def _waiting(mailbox: Mailbox, sequence: int, when: int) -> Entry | None:
+    """The entry, if it still waits for that time."""
+    entry = mailbox.entries.get(sequence)
+    if entry is not None and entry.state == DELAYED and entry.ready_at == when:
+        return entry
+    return None
 
 
 class Expiry:
@@ -68,14 +74,15 @@ class Expiry:
     __slots__ = ("_buckets", "_held", "_keys", "_settled")
 
     def __init__(self) -> None:
-        self._buckets: dict[int, dict[Mailbox, list[Entry]]] = {}
+        self._buckets: dict[int, dict[Mailbox, list[int]]] = {}
+        """Sequences, by mailbox, by the number of the bucket."""
         self._keys: list[int] = []
         self._held = 0
         self._settled = 0
 
     def add(self, mailbox: Mailbox, entries: list[Entry]) -> None:
         last_key = -1
-        bucket: list[Entry] = []
+        bucket: list[int] = []
         held = 0
         for entry in entries:
             ttl = entry.envelope.ttl_ms
@@ -84,11 +91,11 @@ class Expiry:
                 if key != last_key:
                     bucket = self._bucket(key, mailbox)
                     last_key = key
-                bucket.append(entry)
+                bucket.append(entry.sequence)
                 held += 1
         self._held += held
 
-    def _bucket(self, key: int, mailbox: Mailbox) -> list[Entry]:
+    def _bucket(self, key: int, mailbox: Mailbox) -> list[int]:
         by_mailbox = self._buckets.get(key)
         if by_mailbox is None:
             by_mailbox = self._buckets[key] = {}
@@ -102,11 +109,11 @@ class Expiry:
             self._sweep()
 
     def _sweep(self) -> None:
-        buckets: dict[int, dict[Mailbox, list[Entry]]] = {}
+        buckets: dict[int, dict[Mailbox, list[int]]] = {}
         self._held = self._settled = 0
         for key, by_mailbox in self._buckets.items():
             for mailbox, bucket in by_mailbox.items():
-                kept = [entry for entry in bucket if entry.state != SETTLED]
+                kept = [sequence for sequence in bucket if sequence in mailbox.entries]
                 if kept:
                     buckets.setdefault(key, {})[mailbox] = kept
                     self._held += len(kept)
@@ -124,14 +131,15 @@ class Expiry:
         return self._keys[0] << EXPIRY_BUCKET_BITS if self._keys else NEVER
 
     def pop_expired(self, now: int) -> list[tuple[Mailbox, list[Entry]]]:
-        """What still waits in the buckets that are over, once each; a leased entry is looked at when it returns."""
+        """What waits in the buckets that are over, once each. A leased entry is looked at when it returns."""
         expired: dict[Mailbox, dict[int, Entry]] = {}
         while self._keys and self._keys[0] << EXPIRY_BUCKET_BITS <= now:
             for mailbox, bucket in self._buckets.pop(heappop(self._keys)).items():
                 self._held -= len(bucket)
-                for entry in bucket:
-                    if entry.state != SETTLED and entry.state != LEASED:
-                        expired.setdefault(mailbox, {})[entry.sequence] = entry
+                for sequence in bucket:
+                    entry = mailbox.entries.get(sequence)
+                    if entry is not None and entry.state != LEASED:
+                        expired.setdefault(mailbox, {})[sequence] = entry
         return [(mailbox, list(entries.values())) for mailbox, entries in expired.items()]
 
     def __len__(self) -> int:
@@ -141,10 +149,13 @@ class Expiry:
 class LeaseClock:
     """Grants, and leases that were extended, by their deadlines."""
 
-    __slots__ = ("_heap", "_limit", "_ties")
+    __slots__ = ("_heap", "_leases", "_limit", "_ties")
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Grant | Lease]] = []
+    def __init__(self, leases: dict[int, Lease]) -> None:
+        self._leases = leases
+        """The state's own, by token: what is not there is held no longer."""
+        self._heap: list[tuple[int, int, Grant | int]] = []
+        """Deadline, tie, and a grant or the token of a lease."""
         self._ties = 0
         self._limit = SWEEP_MIN
 
@@ -153,18 +164,25 @@ class LeaseClock:
 
     def extend(self, lease: Lease) -> None:
         """The lease has a new deadline."""
-        self._push(lease.deadline, lease)
+        self._push(lease.deadline, lease.token)
 
-    def _push(self, deadline: int, item: Grant | Lease) -> None:
+    def _push(self, deadline: int, item: Grant | int) -> None:
         heap = self._heap
-        while heap and not _held(heap[0][0], heap[0][2]):
+        while heap and not self._held(heap[0][0], heap[0][2]):
             heappop(heap)
         if len(heap) >= self._limit:
-            self._heap = heap = [item for item in heap if _held(item[0], item[2])]
+            self._heap = heap = [item for item in heap if self._held(item[0], item[2])]
             heapify(heap)
             self._limit = max(SWEEP_MIN, 2 * len(heap))
         self._ties += 1
         heappush(heap, (deadline, self._ties, item))
+
+    def _held(self, deadline: int, item: Grant | int) -> bool:
+        """Whether the item may have a lease that runs out at that deadline."""
+        if isinstance(item, Grant):
+            return bool(item.leases)
+        lease = self._leases.get(item)
+        return lease is not None and lease.deadline == deadline
 
     @property
     def next(self) -> int:
@@ -174,17 +192,13 @@ class LeaseClock:
         """Leases whose deadline has come, in the order of their deadlines."""
         expired: list[Lease] = []
         while self._heap and self._heap[0][0] <= now:
-            _, _, item = heappop(self._heap)
-            leases = [item] if isinstance(item, Lease) else item.leases.values()
-            expired.extend(lease for lease in leases if lease.entry.lease is lease and lease.deadline <= now)
-        return list(dict.fromkeys(expired))
+            deadline, _, item = heappop(self._heap)
+            tokens = list(item.leases) if isinstance(item, Grant) else [item]
+            for token in tokens:
+                lease = self._leases.get(token)
+                if lease is not None and lease.deadline == deadline:
+                    expired.append(lease)
+        return expired
 
     def __len__(self) -> int:
         return len(self._heap)
-
-
-def _held(deadline: int, item: Grant | Lease) -> bool:
-    """Whether the item may have a lease that runs out at that deadline."""
-    if isinstance(item, Grant):
-        return bool(item.leases)
-    return item.entry.lease is item and item.deadline == deadline

@@ -1,0 +1,107 @@
+"""What must be true of a live state at any time, counted again the slow way."""
+
+from __future__ import annotations
+
+from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry
+from relaymesh.kernel.lane import Lane, lane_order
+from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.state import State
+
+
+def check(state: State) -> None:
+    leases = {}
+    for mailbox in state.mailboxes.values():
+        check_counts(mailbox)
+        check_lanes(mailbox)
+        check_ready(mailbox)
+        for entry in mailbox.entries.values():
+            assert (entry.state == LEASED) == (entry.lease is not None)
+            if entry.lease is not None:
+                leases[entry.lease.token] = entry.lease
+                assert entry.lease.entry is entry
+                assert entry.lease.grant.leases[entry.lease.token] is entry.lease
+                assert entry.lease.grant.mailbox == mailbox.address
+    assert state.leases == leases
+    check_timers(state)
+    assert state.wanted == {} or state.stopped
+
+
+def check_counts(mailbox: Mailbox) -> None:
+    entries = list(mailbox.entries.values())
+    counters = mailbox.counters
+    settled = counters.acked + counters.dropped + counters.dead
+    assert counters.accepted == settled + len(entries), "accepted = acked + dropped + dead + pending"
+    assert mailbox.bytes == sum(len(entry.envelope.content) for entry in entries)
+    assert mailbox.leased == sum(entry.state == LEASED for entry in entries)
+    assert mailbox.delayed == sum(
+        entry.state == DELAYED and entry.ready_at == entry.due_at for entry in entries
+    )
+    for priority in range(1, 6):
+        assert mailbox.by_priority[priority] == sum(entry.priority == priority for entry in entries)
+    assert [entry.sequence for entry in entries] == sorted(mailbox.entries)
+
+
+def check_lanes(mailbox: Mailbox) -> None:
+    for key, lane in mailbox.lanes.items():
+        assert lane.key == key
+        assert not lane.idle, f"lane {key!r} is empty and was not forgotten"
+        assert not lane.taken
+        waiting = waiting_in(lane)
+        assert all(entry.lane is lane and entry.state in (READY, DELAYED) for entry in waiting)
+        assert waiting == sorted(waiting, key=lane_order)
+        assert not lane.waiting or lane.waiting[0].queued
+        assert [lease.entry.lane for lease in lane.run.values()] == [lane] * len(lane.run)
+        assert lane.halted == sum(halted == key for halted in mailbox.halted.values())
+        for priority in range(1, 6):
+            assert lane._by_priority[priority] == sum(entry.priority == priority for entry in waiting)
+
+
+def waiting_in(lane: Lane) -> list[Entry]:
+    return [entry for entry in lane.waiting if entry.queued]
+
+
+def check_ready(mailbox: Mailbox) -> None:
+    """Everything that may go stands among the ready exactly once: nothing is forgotten, nothing doubled."""
+    ready = mailbox.ready
+    in_heaps = [item for heap in ready._heaps for item in heap]
+    queued = [sequence for queue in ready._queues for sequence in queue]
+    queued += [sequence for _, sequence, _, lane in in_heaps if lane is None]
+    standing = [mailbox.entries[s] for s in queued if s in mailbox.entries and mailbox.entries[s].queued]
+    apart = [entry for answers in mailbox.expected.values() for entry in answers if entry.state == READY]
+    free = [e for e in mailbox.entries.values() if e.state == READY and e.lane is None and e not in apart]
+    assert sorted(map(id, standing)) == sorted(map(id, free))
+    placed = [lane for lane in mailbox.lanes.values() if lane.place is not None]
+    for lane in mailbox.lanes.values():
+        if lane.runnable:
+            assert lane in placed, f"lane {lane.key!r} may go but nobody knows"
+    lanes = [lane for _, _, _, lane in in_heaps]
+    assert all(lane in lanes for lane in placed)
+    assert ready._gone >= 0
+    assert len(ready) - len(standing) - len(placed) == ready._gone, "what is stale is counted"
+
+
+def check_timers(state: State) -> None:
+    """What has a time to wait for is known to the structure that waits for it."""
+    due = [
+        box.entries[sequence]
+        for when, sequence, _, box in state.due._heap
+        if sequence in box.entries
+        and box.entries[sequence].state == DELAYED
+        and box.entries[sequence].ready_at == when
+    ]
+    delayed = [e for box in state.mailboxes.values() for e in box.entries.values() if e.state == DELAYED]
+    assert sorted(map(id, due)) == sorted(map(id, delayed))
+    assert len(state.due) - len(due) == state.due._gone
+    timed = {
+        (box, sequence)
+        for bucket in state.expiry._buckets.values()
+        for box, held in bucket.items()
+        for sequence in held
+    }
+    for mailbox in state.mailboxes.values():
+        for entry in mailbox.entries.values():
+            if entry.expires_at and entry.state in (READY, DELAYED):
+                assert (mailbox, entry.sequence) in timed, "nobody will notice that it expires"
+    clock = [item[2] for item in state.lease_clock._heap]
+    for lease in state.leases.values():
+        assert lease.token in clock or lease.grant in clock, "nobody will notice that the lease ends"

@@ -1,0 +1,55 @@
+"""A step that breaks off in the middle: the state may be ahead of the journal, so nothing goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from relaymesh.errors import Closed
+from relaymesh.kernel.commands import Command, Receive, Stop, Tick
+from relaymesh.kernel.mailbox import Waiter
+from relaymesh.kernel.records import AnyRecord
+from tests.kernel.driver import Driver, replay
+from tests.kernel.durable import durable
+
+
+def test_after_an_interrupt_in_the_middle_of_a_step_the_kernel_refuses_every_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mesh = Driver()
+    box = mesh.agent()
+    mesh.send(box, "m")
+    whole = durable(mesh.kernel.state)
+    apply = mesh.kernel.state.apply
+
+    def interrupted(record: AnyRecord) -> None:
+        apply(record)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mesh.kernel.state, "apply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        mesh.receive(box)
+    with pytest.raises(Closed, match="in the middle of a step"):
+        mesh.do(Tick())
+    assert durable(replay(mesh.records)) == whole, "the journal has everything up to the step before"
+    mesh.restart()
+    assert mesh.receive(box)[0].attempt == 1
+
+
+def test_a_command_that_is_none_breaks_nothing() -> None:
+    mesh = Driver()
+
+    class Dance(Command):
+        pass
+
+    with pytest.raises(KeyError):
+        mesh.do(Dance())
+    mesh.do(Tick())
+
+
+def test_after_a_stop_nothing_is_delivered_any_more() -> None:
+    mesh = Driver()
+    box = mesh.agent()
+    mesh.send(box, "m")
+    mesh.do(Stop())
+    with pytest.raises(Closed, match="stopping"):
+        mesh.do(Receive(box, Waiter("worker", 1)))
