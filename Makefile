@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 INSTALL := $(BIN)/python -m pip install -qq --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench acceptance lock clean
+.PHONY: help run test lint format docs bench acceptance lock clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -33,10 +33,13 @@ format: $(VENV)/.dev ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.bench ## measure against other queues (ARGS is passed on)
+docs: $(VENV)/.dev ## write the generated reference pages again
+	$(BIN)/python -m tests.project.reference
+
+bench: $(VENV)/.bench ## our figures, other queues beside them (ARGS='--quick' takes a minute)
 	@$(BIN)/python -m bench $(ARGS)
 
-acceptance: $(VENV)/.dev ## the long crash test (MINUTES=2 shortens it, ARGS is passed on)
+acceptance: $(VENV)/.dev ## four runs on the real clock: load, outage, duplicates, failure (MINUTES=0.5 shortens)
 	@$(BIN)/python -m acceptance $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 lock: $(VENV)/.lock ## pin and hash requirements/*.txt again (LOCK_FLAGS=--upgrade takes newer versions)

@@ -41,7 +41,7 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt, Step
 from relaymesh.node.core import Core, Receiver, Ticket, marks_of
-from relaymesh.node.local import Groups
+from relaymesh.node.local import ROOM_POLL_S, Groups
 from relaymesh.node.node import Node
 from relaymesh.node.stats import MeshStats, stats_of
 
@@ -74,6 +74,8 @@ class CommitThread:
                 core.write()
                 if self._sync_to > core.synced:
                     core.sync_written()
+                elif core.written > core.synced:
+                    core.ask_idle_sync()
         except MeshError:
             return  # the core has told everybody who waited
 
@@ -195,25 +197,29 @@ class AsyncLocalSession:
 
     async def _when_room(self, prepare: Callable[[], Command], timeout: float | None) -> list[Receipt]:
         deadline = self._loop.time() + (timeout or 0)
+        room: asyncio.Event | None = None
         while True:
-            room = asyncio.Event()
-            if timeout:
-                self._core.when_room(partial(self._set_on_loop, room))
             try:
                 receipts: list[Receipt] = await self._execute(prepare())
             except MailboxFull:
                 left = deadline - self._loop.time()
                 if not timeout or left <= 0:
                     raise
-                try:
-                    await asyncio.wait_for(room.wait(), min(left, 1.0))
-                except TimeoutError:
-                    continue
+                if room is not None:
+                    try:
+                        await asyncio.wait_for(room.wait(), min(left, ROOM_POLL_S))
+                    except TimeoutError:
+                        pass
+                room = asyncio.Event()  # asked for before the next try, so that no room is missed
+                self._core.when_room(partial(self._set_on_loop, room))
             else:
                 return receipts
 
     def _set_on_loop(self, event: asyncio.Event) -> None:
-        self._loop.call_soon_threadsafe(event.set)
+        try:
+            self._loop.call_soon_threadsafe(event.set)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
 
     # -- receiving
 
@@ -339,8 +345,10 @@ class AsyncLocalSession:
         return entries
 
     async def close(self, *, force: bool = False) -> None:
-        await asyncio.to_thread(self.node.close, force=force)
-        self._commits.close()
+        try:
+            await asyncio.to_thread(self.node.close, force=force)
+        finally:
+            self._commits.close()
 
 
 def _release_all(released: list[tuple[Ticket, MeshError | None]]) -> None:

@@ -46,6 +46,8 @@ class JournalPort(Protocol):
 
     def room(self, bytes_needed: int = 0) -> bool: ...
 
+    def reserve_for_checkpoint(self, bytes_expected: int) -> None: ...
+
     def close(self) -> None: ...
 
     @property
@@ -103,6 +105,10 @@ class Core:
         self.on_timer: Callable[[], None] = _nothing
         """Called when something is to happen earlier than `timer_at`."""
         self.timer_at = 0
+        self.on_due: Callable[[int], None] = _nothing_due
+        """Called, without the lock, before a step at or after `timer_at`: it may let leases run out."""
+        self.idle_sync_asked = False
+        """Something was written that nobody waits to see synced; `on_timer` was called for it."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._syncing = threading.Lock()
@@ -119,8 +125,12 @@ class Core:
     def submit(self, command: Command) -> Step:
         """Decide a command. Nothing of it is durable yet: `commit` the step, or wait with a ticket."""
         self._check_usable()
+        now = self.time.now()
+        if now >= self.timer_at:
+            self.on_due(now)
         with self._lock:
-            step = self.kernel.step(command, self.time.now())
+            self._check_alive()
+            step = self.kernel.step(command, now)
             if step.records:
                 self._collect(step)
             if step.delivered is not None:
@@ -146,6 +156,7 @@ class Core:
     def when_room(self, open_latch: Callable[[], None]) -> None:
         """Call back once, when a mailbox has got room."""
         with self._lock:
+            self._check_alive()
             self._room_latches.append(open_latch)
 
     def read(self, look: Callable[[Kernel], Any]) -> Any:
@@ -181,7 +192,20 @@ class Core:
                 with self._syncing:
                     if self.synced < synced:
                         self._sync()
-        self._check_usable()
+        if written > self.synced:
+            self.ask_idle_sync()
+
+    def ask_idle_sync(self) -> None:
+        """What is written, and nobody waits for, is to be synced soon all the same."""
+        if not self.idle_sync_asked:
+            self.idle_sync_asked = True
+            self.on_timer()
+
+    def arm_timer(self) -> int:
+        """Have `on_timer` called for whatever comes before the next event. Answers its mesh time."""
+        with self._lock:
+            self.timer_at = self.kernel.next_event_at
+            return self.timer_at
 
     def write(self) -> None:
         """Write what waits to be written."""
@@ -211,8 +235,11 @@ class Core:
             events = through - self.written
             try:
                 self.journal.append(encode_records(records), events, time.time_ns())
-            except BaseException as error:
+            except Exception as error:
                 raise self._die(error) from error
+            except BaseException as error:
+                self._die(error)
+                raise
             if projections:
                 self._unprojected.append((through, projections, events))
             self.written = through
@@ -223,8 +250,11 @@ class Core:
         self._check_usable()
         try:
             self.synced = self.journal.sync()
-        except BaseException as error:
+        except Exception as error:
             raise self._die(error) from error
+        except BaseException as error:
+            self._die(error)
+            raise
         unprojected = self._unprojected
         while unprojected and unprojected[0][0] <= self.synced:
             _, projections, events = unprojected.popleft()
@@ -232,6 +262,10 @@ class Core:
                 self._project(projections, events)
         if self._tickets:
             self._hand_over()
+
+    @property
+    def epoch(self) -> int:
+        return self.kernel.state.epoch
 
     @property
     def unsynced(self) -> int:
@@ -243,6 +277,7 @@ class Core:
     def wait_for(self, ticket: Ticket) -> None:
         """Release the ticket when the marks have passed it; somebody else moves them."""
         with self._lock:
+            self._check_alive()
             self._tickets.append(ticket)
 
     def passed(self, written: int, synced: int) -> bool:
@@ -274,6 +309,11 @@ class Core:
             self._write_frame(records, projections, snapshot.sequence)
         return snapshot
 
+    def let_go(self, snapshot: Snapshot) -> None:
+        """The snapshot is taken, or given up; also when the core is dead by now."""
+        with self._lock:
+            snapshot.close()
+
     def draw(self, pieces: Iterable[Any]) -> Any:
         """The next piece of a snapshot; None when there is none."""
         with self._lock:
@@ -281,9 +321,17 @@ class Core:
 
     # -- ends ---------------------------------------------------------------------------------
 
+    @property
+    def forked(self) -> bool:
+        """Whether this is a forked child's copy: its threads are gone, its locks may be held for ever."""
+        return self._process != os.getpid()
+
     def _check_usable(self) -> None:
         if self._process != os.getpid():
             raise Closed("this mesh belongs to the process that opened it, and this one was forked from it")
+        self._check_alive()
+
+    def _check_alive(self) -> None:
         if self.failure is not None:
             raise type(self.failure)(self.failure.message)
 
@@ -339,6 +387,10 @@ def _nothing() -> None:
     pass
 
 
+def _nothing_due(now: int) -> None:
+    pass
+
+
 class NullJournal:
     """The journal of a mesh that keeps nothing."""
 
@@ -353,6 +405,9 @@ class NullJournal:
 
     def room(self, bytes_needed: int = 0) -> bool:  # noqa: ARG002 - memory has no floor
         return True
+
+    def reserve_for_checkpoint(self, bytes_expected: int) -> None:
+        pass
 
     def close(self) -> None:
         pass

@@ -4,37 +4,47 @@ from __future__ import annotations
 
 from relaymesh.node.rng import Rng
 
-_COUNTER_MAX = 0xFFF
+_COUNTS = [f"{count:03x}" for count in range(0x1000)]
 
 
 class IdMint:
-    """Makes ids that are unique and rising within one process. Not thread-safe: call under a lock."""
+    """Makes ids that are unique and rising within one process. Not thread-safe: call under a lock.
 
-    __slots__ = ("_counter", "_ms", "_prefix", "_rng")
+    Milliseconds (48 bits), a counter that starts at random below 1024 (12 bits), and 62 random bits that
+    are drawn anew for each millisecond (RFC 9562, method 1). When a millisecond's counter is used up,
+    the next one is begun early.
+    """
+
+    __slots__ = ("_count", "_head", "_ms", "_rng", "_tail")
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
         self._ms = -1
-        self._counter = 0
-        self._prefix = ""
+        self._count = 0x1000
+        self._head = self._tail = ""
 
     def mint(self, now_ms: int, count: int) -> list[str]:
-        """So many new ids. The 12 bits after the time count, the last 62 are random (RFC 9562, method 1)."""
-        bits = self._rng.getrandbits
-        ids = []
-        for _ in range(count):
-            if now_ms > self._ms or self._counter == _COUNTER_MAX:
-                self._start(max(now_ms, self._ms + 1))
-            self._counter += 1
-            tail = f"{bits(62) | 1 << 63:016x}"
-            ids.append(f"{self._prefix}{self._counter:03x}-{tail[:4]}-{tail[4:]}")
+        """So many new ids."""
+        if now_ms > self._ms:
+            self._begin(now_ms)
+        ids: list[str] = []
+        while count:
+            if self._count == 0x1000:
+                self._begin(max(now_ms, self._ms + 1))
+            counts = _COUNTS[self._count : self._count + count]
+            head, tail = self._head, self._tail
+            ids += [head + each + tail for each in counts]
+            self._count += len(counts)
+            count -= len(counts)
         return ids
 
-    def _start(self, ms: int) -> None:
+    def _begin(self, ms: int) -> None:
         self._ms = ms
-        self._counter = self._rng.getrandbits(10)
-        text = f"{ms & 0xFFFFFFFFFFFF:012x}"
-        self._prefix = f"{text[:8]}-{text[8:]}-7"
+        self._count = self._rng.getrandbits(10)
+        time = f"{ms & 0xFFFFFFFFFFFF:012x}"
+        random = f"{self._rng.getrandbits(62) | 1 << 63:016x}"
+        self._head = f"{time[:8]}-{time[8:]}-7"
+        self._tail = f"-{random[:4]}-{random[4:]}"
 
 
 def uuid7_ms(id: str) -> int | None:

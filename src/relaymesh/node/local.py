@@ -85,16 +85,18 @@ class LocalSession:
             receipts: list[Receipt] = self._execute(prepare())
             return receipts
         deadline = self.node.time.now() + timeout * 1000
+        latch: Latch | None = None
         while True:
-            latch = Latch()
-            self._core.when_room(latch.open)
             try:
                 receipts = self._execute(prepare())
             except MailboxFull:
                 left = (deadline - self.node.time.now()) / 1000
                 if left <= 0:
                     raise
-                self.node.clock.wait(latch, min(left, ROOM_POLL_S))
+                if latch is not None:
+                    self.node.clock.wait(latch, min(left, ROOM_POLL_S))
+                latch = Latch()  # asked for before the next try, so that no room is missed
+                self._core.when_room(latch.open)
             else:
                 return receipts
 
@@ -107,8 +109,8 @@ class LocalSession:
         core = self._core
         receiver = Receiver(self.holder, max, correlation_id, latch=Latch())
         assert receiver.latch is not None
-        step = core.submit(Receive(mailbox, receiver, wait=timeout is None or timeout > 0))
         try:
+            step = core.submit(Receive(mailbox, receiver, wait=timeout is None or timeout > 0))
             served: bool = core.commit(step)
             if served:
                 receiver.latch.wait(None)

@@ -34,6 +34,8 @@ log = logging.getLogger("relaymesh.node")
 DAY_MS = 86_400_000
 HOUSEKEEPING_S = 1.0
 RECLAIM_PAUSE_MS = 5_000
+SEGMENTS_MAX = 64
+"""So many segments at a start, each begun by a start of its own, are worth a checkpoint."""
 ID_CLOCK_SLACK_MS = 60_000
 """How far a sender's clock may be ahead of ours for its UUIDv7 to be believed new."""
 
@@ -59,6 +61,7 @@ class Node:
         self.closed = False
         self._closing = threading.Lock()
         self._minting = threading.Lock()
+        self._one_checkpoint = threading.Lock()
         self.opened: Opened | None = None
         journal: JournalPort
         if settings.durability == "memory":
@@ -85,13 +88,20 @@ class Node:
             project=None if self.projector is None else self.projector.offer,
         )
         self._guard = SuspendGuard(self.clock, self.time)
+        self._guarding = threading.Lock()
+        self.core.on_due = self._watch_clock
         self._checkpointed_bytes = 0
+        self._many_segments = self.opened is not None and self.opened.segments >= SEGMENTS_MAX
         self._last_sync_ms = self._last_daily_ms = self.time.now()
         self._checkpointing: threading.Thread | None = None
         self._wake = threading.Event()
         self._background = background
-        self.core.execute(Start(epoch), durable=True)
         self._thread: threading.Thread | None = None
+        try:
+            self.core.execute(Start(epoch), durable=True)
+        except BaseException:
+            self.close(force=True)
+            raise
         if background:
             self.core.on_timer = self._wake.set
             self._thread = threading.Thread(
@@ -176,9 +186,12 @@ class Node:
         core = self.core
         if core.kernel.next_event_at <= now:
             core.execute(Tick())
+        core.idle_sync_asked = False
         if core.unsynced and now - self._last_sync_ms >= self._sync_every_ms():
-            core.sync()
             self._last_sync_ms = now
+            core.sync()
+        elif core.unsynced:
+            core.idle_sync_asked = True  # nobody need wake this thread for it: it comes back in time
         if self.store is not None and self.projector is not None:
             applied = self.store.applied
             core.read(lambda kernel: kernel.state.admitted.forget(applied, now))
@@ -186,9 +199,9 @@ class Node:
         if now - self._last_daily_ms >= DAY_MS:
             self._last_daily_ms = now
             self._drop_old_letters(now)
-        core.timer_at = next_at = core.kernel.next_event_at
-        until_sync = self._sync_every_ms() if core.unsynced else HOUSEKEEPING_S * 1000
-        return max(0.0, min(next_at - now, until_sync, HOUSEKEEPING_S * 1000) / 1000)
+        next_at = core.arm_timer()
+        next_sync_at = self._last_sync_ms + self._sync_every_ms() if core.unsynced else next_at
+        return max(0.0, min(next_at - now, next_sync_at - now, HOUSEKEEPING_S * 1000) / 1000)
 
     def _sync_every_ms(self) -> int:
         settings = self.settings
@@ -198,9 +211,11 @@ class Node:
 
     def _watch_clock(self, now: int) -> None:
         """After a suspend, holders that slept too get one round to speak up before their leases end."""
-        event = self._guard.look()
+        with self._guarding:
+            event = self._guard.look()
+            if event is not None:
+                self.core.read(lambda kernel: kernel.pause_reclaim(now + RECLAIM_PAUSE_MS))
         if event is not None:
-            self.core.read(lambda kernel: kernel.pause_reclaim(now + RECLAIM_PAUSE_MS))
             logging.getLogger("relaymesh.alert").warning(
                 "%s: no lease is reclaimed for %d ms", event, RECLAIM_PAUSE_MS
             )
@@ -219,8 +234,10 @@ class Node:
     def _checkpoint_if_due(self) -> None:
         grown = self.core.journal.bytes_written - self._checkpointed_bytes
         running = self._checkpointing is not None and self._checkpointing.is_alive()
-        if grown < self.settings.checkpoint_bytes or running or self.disk is None:
+        due = grown >= self.settings.checkpoint_bytes or self._many_segments
+        if not due or running or self.disk is None:
             return
+        self._many_segments = False
         if not self._background:
             self.checkpoint()
             return
@@ -236,9 +253,13 @@ class Node:
             log.warning("no checkpoint was taken: %s", error)
 
     def checkpoint(self) -> int | None:
-        """Write the whole state, so that a start need not replay what lies before it."""
+        """Write the whole state, so that a start need not replay what lies before it. One at a time."""
         if self.disk is None or self.settings.durability == "memory":
             return None
+        with self._one_checkpoint:
+            return self._checkpoint(self.disk)
+
+    def _checkpoint(self, disk: Disk) -> int | None:
         self._checkpointed_bytes = self.core.journal.bytes_written
         snapshot = self.core.snapshot()
         try:
@@ -246,11 +267,14 @@ class Node:
             if self.projector is not None and not self.projector.drain(60):
                 log.warning("the store is behind: the checkpoint waits for it")
                 return None
-            write_checkpoint(self.disk, snapshot.sequence, self._chunks(snapshot), time.time_ns())
+            written = write_checkpoint(
+                disk, snapshot.sequence, self._chunks(snapshot), time.time_ns(), epoch=self.core.epoch
+            )
+            self.core.journal.reserve_for_checkpoint(2 * written.bytes)
         finally:
-            self.core.read(lambda _: snapshot.close())
-        archive_behind(self.disk, snapshot.sequence)
-        drop_archived(self.disk, time.time_ns() - int(self.settings.archive_days * DAY_MS) * 1_000_000)
+            self.core.let_go(snapshot)
+        archive_behind(disk, snapshot.sequence)
+        drop_archived(disk, time.time_ns() - int(self.settings.archive_days * DAY_MS) * 1_000_000)
         return snapshot.sequence
 
     def _chunks(self, snapshot: Snapshot) -> Iterator[bytes]:
@@ -269,16 +293,18 @@ class Node:
             if self.closed:
                 return
             self.closed = True
+        if self.core.forked:
+            return  # everything here is the parent's
         self._wake.set()
         try:
+            if self._checkpointing is not None:
+                self._checkpointing.join(timeout=60)  # it is of use to the next start
             if self.core.failure is None:
                 self._stop(force)
         finally:
             self.core.shut(Closed("this mesh is closed"))
             if self._thread is not None and self._thread is not threading.current_thread():
                 self._thread.join(timeout=5)
-            if self._checkpointing is not None:
-                self._checkpointing.join(timeout=60)
             if self.projector is not None:
                 self.projector.close(timeout=30)
             if self.store is not None:

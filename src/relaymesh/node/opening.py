@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from relaymesh.errors import JournalDamaged
+import apsw
+
+from relaymesh.errors import JournalDamaged, StoreMisconfigured
 from relaymesh.journal import FIRST_SEQUENCE, Disk, Frame, Recovery, Writer, read_frames, recover
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
 from relaymesh.kernel.snapshot import restore
@@ -25,6 +27,7 @@ log = logging.getLogger("relaymesh.node")
 
 STORE_FILE = "store.db"
 PROJECTED_AT_ONCE = 20_000
+DAMAGED = (apsw.CorruptError, apsw.NotADBError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Opened:
     writer: Writer
     store: SqliteStore | None
     epoch: int
+    segments: int
+    """How many lie in `journal/`; every start begins one."""
     replayed: int
     took_s: float
 
@@ -46,16 +51,17 @@ def open_directory(disk: Disk, store_path: Path | None, settings: MeshSettings) 
     store = None
     try:
         if store_path is not None:
-            store = SqliteStore(store_path)
+            store = _open_store(store_path)
         with _without_gc():
-            state = _bring_back(recovery, store)
+            state, store = _bring_back(recovery, store)
         start = recovery.checkpoint.sequence if recovery.checkpoint else FIRST_SEQUENCE
         writer = recovery.open_writer(time.time_ns())
-        if store is not None and store_path is not None and store.applied != state.sequence:
-            log.warning(
-                "the store ends at %d, the journal at %d: it is built anew", store.applied, state.sequence
-            )
-            store.close()
+        if store_path is not None and (store is None or store.applied != state.sequence):
+            if store is not None:
+                log.warning(
+                    "the store ends at %d, the journal at %d: it is built anew", store.applied, state.sequence
+                )
+                store.close()
             rebuild_store(disk, store_path)
             store = SqliteStore(store_path)
     except BaseException:
@@ -63,10 +69,31 @@ def open_directory(disk: Disk, store_path: Path | None, settings: MeshSettings) 
         if store is not None:
             store.close()
         raise
-    return Opened(state, writer, store, recovery.epoch, state.sequence - start, time.perf_counter() - began)
+    return Opened(
+        state,
+        writer,
+        store,
+        recovery.epoch,
+        len(disk.list("journal")),
+        state.sequence - start,
+        time.perf_counter() - began,
+    )
 
 
-def _bring_back(recovery: Recovery, store: SqliteStore | None) -> State:
+def _open_store(path: Path) -> SqliteStore | None:
+    """The store, or None when its file is damaged: the journal has everything that was in it."""
+    try:
+        return SqliteStore(path)
+    except DAMAGED as error:
+        log.warning("%s is damaged and is built anew: %s", path, error)
+    except StoreMisconfigured as error:
+        if not isinstance(error.__cause__, DAMAGED):
+            raise
+        log.warning("%s is damaged and is built anew: %s", path, error.__cause__)
+    return None
+
+
+def _bring_back(recovery: Recovery, store: SqliteStore | None) -> tuple[State, SqliteStore | None]:
     """Checkpoint and replay; the store follows, unless what it needs lies before the checkpoint."""
     state = restore(map(decode_piece, recovery.chunks())) if recovery.checkpoint else first_state()
     if store is not None and store.applied == 0 and recovery.checkpoint is None:
@@ -79,11 +106,21 @@ def _bring_back(recovery: Recovery, store: SqliteStore | None) -> State:
             catching_up.append(projection)
             events += projection.record.count
             if events >= PROJECTED_AT_ONCE:
-                store.project(catching_up)
+                store = _project(store, catching_up)
                 catching_up, events = [], 0
     if store is not None and catching_up:
-        store.project(catching_up)
-    return state
+        store = _project(store, catching_up)
+    return state, store
+
+
+def _project(store: SqliteStore, batch: list[Projection]) -> SqliteStore | None:
+    try:
+        store.project(batch)
+    except DAMAGED as error:
+        log.warning("%s is damaged and is built anew: %s", store.path, error)
+        store.close()
+        return None
+    return store
 
 
 def first_state() -> State:
@@ -123,7 +160,13 @@ def rebuild_store(disk: Disk, store_path: Path) -> int:
     first = next(frames, None)
     if first is None or first.first_sequence == FIRST_SEQUENCE:
         return rebuild(store_path, replay(first_state(), chain(() if first is None else (first,), frames)))
-    sequence = list_checkpoints(disk)[-1]
+    checkpoints = list_checkpoints(disk)
+    if not checkpoints:
+        raise JournalDamaged(
+            f"the journal begins at sequence {first.first_sequence} and there is no checkpoint to start from",
+            hint="put the missing segments or a checkpoint back in place",
+        )
+    sequence = checkpoints[-1]
     state = restore(map(decode_piece, checkpoint_chunks(disk, read_checkpoint(disk, sequence))))
     return rebuild(store_path, replay(state, read_frames(disk, sequence)))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MailboxStats(msgspec.Struct, frozen=True, kw_only=True):
-    """One mailbox. accepted + redriven in it = acked + dropped + dead + pending, always."""
+    """One mailbox. accepted = acked + dropped + dead + pending, always; a redrive accepts once more."""
 
     pending: int
     """Unsettled: waiting, delayed or out with a holder."""
