@@ -25,7 +25,18 @@ def lane_order(entry: Entry) -> tuple[int, int]:
 class Lane:
     """`waiting` in order, `run` what is out, by token. `halted` by so many dead letters."""
 
-    __slots__ = ("_by_priority", "_gone", "halted", "key", "place", "run", "taken", "ticket", "waiting")
+    __slots__ = (
+        "_best",
+        "_by_priority",
+        "_gone",
+        "halted",
+        "key",
+        "place",
+        "run",
+        "taken",
+        "ticket",
+        "waiting",
+    )
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -39,6 +50,8 @@ class Lane:
         """Where it stands among the ready: priority, and its head's ready time and sequence."""
         self.ticket = 0
         self._by_priority = [0] * 6
+        self._best = 0
+        """The best priority that waits, or 0 when it must be looked up."""
         self._gone = 0
 
     def join(self, entry: Entry) -> None:
@@ -52,8 +65,7 @@ class Lane:
             waiting.extend(reversed(later))
         else:
             waiting.append(entry)
-        entry.queued = 1
-        self._by_priority[entry.priority] += 1
+        self._came(entry)
 
     def put_back(self, entries: list[Entry]) -> None:
         """Returned entries go back to their places, which are at the front."""
@@ -63,15 +75,13 @@ class Lane:
             while waiting and lane_order(waiting[0]) < lane_order(entry):
                 earlier.append(waiting.popleft())
             earlier.append(entry)
-            entry.queued = 1
-            self._by_priority[entry.priority] += 1
+            self._came(entry)
         waiting.extendleft(reversed(earlier))
 
     def take(self) -> Entry:
         """The head leaves to be delivered."""
         entry = self.waiting.popleft()
-        entry.queued = 0
-        self._by_priority[entry.priority] -= 1
+        self._left(entry)
         self.taken += 1
         if self._gone:
             self._trim()
@@ -87,8 +97,7 @@ class Lane:
         if entry.lease is not None:
             del self.run[entry.lease.token]
         elif entry.queued:
-            entry.queued = 0
-            self._by_priority[entry.priority] -= 1
+            self._left(entry)
             self._gone += 1
             self._trim()
         else:
@@ -108,6 +117,18 @@ class Lane:
         """Before the entry, which waits here, has it."""
         self._by_priority[entry.priority] -= 1
         self._by_priority[priority] += 1
+        self._best = 0
+
+    def _came(self, entry: Entry) -> None:
+        entry.queued = 1
+        self._by_priority[entry.priority] += 1
+        self._best = min(self._best, entry.priority)
+
+    def _left(self, entry: Entry) -> None:
+        entry.queued = 0
+        self._by_priority[entry.priority] -= 1
+        if not self._by_priority[entry.priority]:
+            self._best = 0
 
     def leases_after(self, lease: Lease) -> list[Lease]:
         """The later deliveries of the same run, which must come back when this one does."""
@@ -122,10 +143,9 @@ class Lane:
     @property
     def best_priority(self) -> int:
         """The best priority among those that wait: the one the lane competes with."""
-        for priority in range(1, 6):
-            if self._by_priority[priority]:
-                return priority
-        raise ValueError("an empty lane has no priority")
+        if not self._best:
+            self._best = next(priority for priority in range(1, 6) if self._by_priority[priority])
+        return self._best
 
     @property
     def idle(self) -> bool:

@@ -146,21 +146,26 @@ class Mailbox:
                 return
             entry.lane = lane
             lane.join(entry)
+            if lane.place is not None and entry.priority >= lane.place[0] and lane.waiting[0] is not entry:
+                return  # it stands where it should
         if lane.runnable:
             self.ready.push_lane(lane)
 
     def make_all_ready(self, entries: list[Entry]) -> None:
-        """`make_ready` for new entries, in order; most have no lane and nobody who asked for them."""
-        if self.settings.ordered or self.expected:
-            for entry in entries:
-                self.make_ready(entry)
+        """`make_ready` for new entries, in order. Most have no lane."""
+        laned = self.settings.ordered or any([e.envelope.key or e.envelope.task for e in entries])
+        if not laned:
+            self._offer_all(entries)
             return
-        plain = [entry for entry in entries if entry.envelope.key is None and entry.envelope.task is None]
-        if len(plain) == len(entries):
-            self.ready.push_all(plain)
-        else:
-            for entry in entries:
-                self.make_ready(entry)
+        for entry in entries:
+            self.make_ready(entry)
+
+    def _offer_all(self, entries: list[Entry]) -> None:
+        if not self.expected:
+            self.ready.push_all(entries)
+            return
+        for entry in entries:
+            self._offer(entry)
 
     def _offer(self, entry: Entry) -> None:
         correlation = entry.envelope.correlation_id
@@ -196,8 +201,7 @@ class Mailbox:
             elif entry.state == READY:
                 waiting.append(entry)
         waiting.sort(key=attrgetter("ready_at", "sequence"))
-        for entry in waiting:
-            self._offer(entry)
+        self._offer_all(waiting)
         for lane in self.lanes.values():
             if lane.runnable:
                 self.ready.push_lane(lane)

@@ -238,17 +238,18 @@ class Ready:
         return (0, 0) if entry is None else (entry.ready_at, sequence)
 
     def _pop_heap(self, heap: list[Standing], priority: int) -> Item | None:
-        standing = heappop(heap)
-        if not self._stands(standing, priority):
-            self._gone -= 1
-            return None
-        lane = standing[3]
-        if lane is None:
-            entry = self._entries[standing[1]]
-            entry.queued = 0
-            return entry
-        lane.place = None
-        return lane if lane.runnable else None
+        _, sequence, ticket, lane = heappop(heap)
+        if lane is not None:
+            if lane.ticket == ticket and lane.place is not None:
+                lane.place = None
+                return lane if lane.runnable else None
+        else:
+            entry = self._entry(sequence, priority)
+            if entry is not None:
+                entry.queued = 0
+                return entry
+        self._gone -= 1
+        return None
 
     def __len__(self) -> int:
         """How many items stand here, those included that will be skipped."""

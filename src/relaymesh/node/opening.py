@@ -16,11 +16,12 @@ import apsw
 from relaymesh.errors import JournalDamaged, StoreMisconfigured
 from relaymesh.journal import FIRST_SEQUENCE, Disk, Frame, Recovery, Writer, read_frames, recover
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
+from relaymesh.kernel.records import Accepted, Published
 from relaymesh.kernel.snapshot import restore
 from relaymesh.kernel.state import State
 from relaymesh.node.settings import MeshSettings
 from relaymesh.store import Projection, SqliteStore, rebuild
-from relaymesh.wire.records import Skipped, decode_records
+from relaymesh.wire.records import Skipped, decode_records, share_names
 from relaymesh.wire.snapshot import decode_piece
 
 log = logging.getLogger("relaymesh.node")
@@ -142,6 +143,8 @@ def replay(state: State, frames: Iterator[Frame]) -> Iterator[Projection]:
             if isinstance(record, Skipped):
                 state.skip(record.count)
                 continue
+            if isinstance(record, Accepted | Published):
+                share_names(record.envelopes)
             base = state.sequence
             yield Projection(base, record, state.apply(record))
         if state.sequence != frame.next_sequence:

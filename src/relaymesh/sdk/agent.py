@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import Empty, NoAnswer
+from relaymesh.errors import Empty, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.entry import SETTLED, Entry, Lease
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.receipt import Receipt
@@ -43,7 +43,7 @@ class Inbox:
     def _deliveries(self, leases: Sequence[Lease]) -> list[Delivery]:
         mesh = self._mesh
         table = mesh._table_of(self.address)
-        return [Delivery(mesh, lease, table, lease.entry.lease is not lease) for lease in leases]
+        return [Delivery(mesh, lease, table, lease.entry.state == SETTLED) for lease in leases]
 
     def peek(self, limit: int = 100) -> list[Entry]:
         """What is pending, in the order of acceptance, without taking it."""
@@ -150,12 +150,21 @@ class Agent(Inbox):
         return answer
 
     def answer(self, delivery: Delivery, content: Any, **fields: Any) -> Receipt:
-        """Ack a question and send its answer, in one step: both are durable, or neither."""
+        """Ack a question and send its answer, in one step: both are durable, or neither.
+
+        A question that is settled already (at_most_once) is answered with an ordinary send.
+        """
         mesh = self._mesh
         to, reply = delivery._answer()
         item = {"to": to, "content": content, **reply, **fields}
+        if delivery._settled:
+            return (self.send_many([item]))[0]
         batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit)
-        receipts = batch.receipts(mesh._session.settle(delivery._lease.token, batch.groups))
+        try:
+            receipts = batch.receipts(mesh._session.settle(delivery._lease.token, batch.groups))
+        except LeaseLost:
+            delivery._lost = True
+            raise
         delivery._settled = True
         return receipts[0]
 

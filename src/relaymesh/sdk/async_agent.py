@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import Empty, NoAnswer
+from relaymesh.errors import Empty, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.entry import SETTLED, Entry, Lease
 from relaymesh.sdk.agent import checked_answer
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import AsyncDelivery
@@ -44,7 +44,7 @@ class AsyncInbox:
     def _deliveries(self, leases: Sequence[Lease]) -> list[AsyncDelivery]:
         mesh = self._mesh
         table = mesh._table_of(self.address)
-        return [AsyncDelivery(mesh, lease, table, lease.entry.lease is not lease) for lease in leases]
+        return [AsyncDelivery(mesh, lease, table, lease.entry.state == SETTLED) for lease in leases]
 
     async def peek(self, limit: int = 100) -> list[Entry]:
         """What is pending, in the order of acceptance, without taking it."""
@@ -106,7 +106,13 @@ class AsyncAgent(AsyncInbox):
         mesh = self._mesh
         to, reply = delivery._answer()
         item = {"to": to, "content": content, **reply, **fields}
+        if delivery._settled:
+            return (await self.send_many([item]))[0]
         batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit)
-        receipts = batch.receipts(await mesh._session.settle(delivery._lease.token, batch.groups))
+        try:
+            receipts = batch.receipts(await mesh._session.settle(delivery._lease.token, batch.groups))
+        except LeaseLost:
+            delivery._lost = True
+            raise
         delivery._settled = True
         return receipts[0]

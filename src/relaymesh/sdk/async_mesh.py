@@ -116,6 +116,9 @@ class AsyncMesh:
         """Decorator: subscribe, and run the function for every message, once the loop gets to it."""
 
         def register(handler: AsyncHandler) -> AsyncHandler:
+            subscription_address(topic, name or handler.__name__)  # a bad name, or setting, is said at once
+            mailbox_settings(options)
+
             async def start() -> None:
                 subscription = await self.subscribe(topic, name or handler.__name__, **options)
                 subscription.handle(handler)
@@ -124,6 +127,11 @@ class AsyncMesh:
             return handler
 
         return register
+
+    async def _started(self) -> None:
+        """What `on` began is done: a publish that follows it reaches it."""
+        while self._starting:
+            await self._starting.pop()
 
     def _table_of(self, address: str) -> FailureTable:
         return self._tables.get(address, NO_TABLE)
@@ -155,6 +163,8 @@ class AsyncMesh:
     ) -> list[Receipt]:
         """Publish a batch on one topic, all or none: each a dict of `content` and any field of `send`."""
         address = topic_address(topic)
+        if self._starting:
+            await self._started()
         origin = MESH_SENDER if sender is None else agent_address(sender, "sender")
         envelopes, notes, minted = composed(origin, messages, self._session.new_ids, self._limit)
         return receipts_of(await self._session.publish(address, envelopes, minted, timeout), notes)
@@ -227,7 +237,7 @@ class AsyncMesh:
         if self._closed:
             return
         self._closed = True
-        if self._opened is not None:
+        if self._opened is not None and not self._opened.node.core.forked:
             await asyncio.gather(*self._starting, return_exceptions=True)
             await self._pool.close(0.0 if force else HANDLERS_STOP_S)
             await self._renewer.close()

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import LeaseLost, MeshError
-from relaymesh.kernel.entry import Lease
 from relaymesh.sdk.delivery import AsyncDelivery
 from relaymesh.sdk.pool import runs_of
 
@@ -20,13 +19,16 @@ log = logging.getLogger("relaymesh.sdk")
 
 
 class AsyncWorkerPool:
-    """At most `max` handlers run at once, on all routes together. A plain function runs in a thread."""
+    """At most `max` runs of a handler at once; handlers do not wait for each other.
+
+    A plain function runs in a thread.
+    """
 
     def __init__(self, max: int) -> None:
         self._max = max
-        self._running = asyncio.Semaphore(max)
         self._fetchers: list[asyncio.Task[None]] = []
-        self._workers: set[asyncio.Task[None]] = set()
+        self._workers: dict[asyncio.Task[None], list[AsyncDelivery]] = {}
+        self._closing = False
 
     def serve(self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any]) -> None:
         task = asyncio.get_running_loop().create_task(
@@ -35,63 +37,79 @@ class AsyncWorkerPool:
         self._fetchers.append(task)
 
     async def _fetch(self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any]) -> None:
-        """Take what the route may have in hand, run by run."""
+        """Take as much as the route may have in hand, run by run. What waits for its turn is renewed."""
+        mesh = inbox._mesh
         free = asyncio.Semaphore(self._max)
         try:
             while True:
-                await free.acquire()
-                leases = await inbox._mesh._session.receive(inbox.address, self._max, None)
-                free.release()
-                for run in runs_of(leases):
-                    await free.acquire()
-                    worker = asyncio.create_task(self._work(inbox, handler, run, free))
-                    self._workers.add(worker)
-                    worker.add_done_callback(self._workers.discard)
+                room = await _take_all(free)
+                leases = await mesh._session.receive(inbox.address, room, None)
+                for _ in range(room - len(leases)):
+                    free.release()
+                deliveries = inbox._deliveries(leases)
+                for delivery in deliveries:
+                    if not delivery.settled:
+                        mesh._renewer.add(delivery)
+                for run in runs_of(deliveries):
+                    worker = asyncio.create_task(self._work(handler, run, free))
+                    self._workers[worker] = run
+                    worker.add_done_callback(self._workers.pop)
         except MeshError as error:
             log.debug("the handler of %s ends: %s", inbox.name, error)
 
     async def _work(
-        self,
-        inbox: AsyncInbox,
-        handler: Callable[[AsyncDelivery], Any],
-        run: list[Lease],
-        free: asyncio.Semaphore,
+        self, handler: Callable[[AsyncDelivery], Any], run: list[AsyncDelivery], free: asyncio.Semaphore
     ) -> None:
+        """One after the other. What a failure took back with it is somebody's later."""
         try:
-            async with self._running:
-                for delivery in inbox._deliveries(run):
-                    if not await _run_one(handler, delivery):
-                        return
-        except MeshError as error:
-            log.debug("a handler of %s ends: %s", inbox.name, error)
+            for delivery in run:
+                if delivery._held and not self._closing:
+                    await _run_one(handler, delivery)
+        except Exception as error:
+            log.debug("a worker ends with the mesh: %s", error)
         finally:
-            free.release()
+            for delivery in run:
+                delivery._mesh._renewer.discard(delivery)
+                free.release()
 
     async def close(self, timeout: float) -> None:
-        """Take no more; let handlers that run finish within the time."""
+        """Take no more; let handlers that run finish within the time. The others' deliveries go back."""
+        self._closing = True
         for fetcher in self._fetchers:
             fetcher.cancel()
         await asyncio.gather(*self._fetchers, return_exceptions=True)
         if self._workers:
             _, late = await asyncio.wait(list(self._workers), timeout=timeout or 0.001)
             for worker in late:
+                for delivery in self._workers[worker]:
+                    delivery._mesh._session.give_back([delivery._lease])
                 worker.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
 
-async def _run_one(handler: Callable[[AsyncDelivery], Any], delivery: AsyncDelivery) -> bool:
-    """Run the handler once. False when it failed, and with it the rest of its run."""
+async def _take_all(free: asyncio.Semaphore) -> int:
+    """Wait for room, then take all there is. Answers how much."""
+    await free.acquire()
+    room = 1
+    while not free.locked():
+        await free.acquire()
+        room += 1
+    return room
+
+
+async def _run_one(handler: Callable[[AsyncDelivery], Any], delivery: AsyncDelivery) -> None:
+    """Run the handler once. The worker ends with the mesh, not with what a handler raises."""
     try:
         async with delivery:
             if inspect.iscoroutinefunction(handler):
                 await handler(delivery)
             else:
-                await asyncio.to_thread(handler, delivery)
-    except LeaseLost as error:
-        log.warning("%s", error)
-        return False
-    except MeshError:
-        raise
-    except Exception:
-        # The failure is recorded, logged and counted by the nack; the worker goes on.
-        return False
-    return not delivery.lost
+                result = await asyncio.to_thread(handler, delivery)
+                if inspect.isawaitable(result):
+                    await result
+    except Exception as error:
+        # The failure is recorded, logged and counted by the nack.
+        if delivery._mesh._session.node.core.failure is not None:
+            raise
+        if isinstance(error, LeaseLost):
+            log.warning("%s", error)

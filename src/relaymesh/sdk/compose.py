@@ -33,7 +33,10 @@ class Batch:
         self.minted = True
         by_recipient: dict[str, list[Envelope]] = {}
         order: dict[str, list[int]] = {}
-        ids = iter(new_ids(len(items)))
+        group: list[Envelope] = []
+        positions: list[int] = []
+        last_to: object = self
+        ids = new_ids(len(items))
         for i, item in enumerate(items):
             try:
                 to, content = item["to"], item["content"]
@@ -41,29 +44,25 @@ class Batch:
                 raise InvalidEnvelope(f"message {i} needs 'to' and 'content'") from None
             if len(item) == 2:
                 data, encoding = encode_content(content, limit)
-                envelope = Envelope(next(ids), sender, data, encoding)
+                envelope = Envelope(ids[i], sender, data, encoding)
             else:
-                envelope = self._with_options(i, sender, item, next(ids), limit)
-            group = by_recipient.get(to)
-            if group is None:
-                group = by_recipient[to] = []
-                order[to] = []
+                envelope = self._with_options(i, sender, item, ids[i], limit)
+            if to is not last_to:
+                address = agent_address(to, "recipient")
+                group = by_recipient.setdefault(address, [])
+                positions = order.setdefault(address, [])
+                last_to = to
             group.append(envelope)
-            order[to].append(i)
-        self.groups = [(agent_address(to, "recipient"), group) for to, group in by_recipient.items()]
+            positions.append(i)
+        self.groups = list(by_recipient.items())
         self._order = list(order.values())
 
     def _with_options(
         self, i: int, sender: str, item: Mapping[str, Any], new_id: str, limit: int
     ) -> Envelope:
-        options = {name: value for name, value in item.items() if name not in ("to", "content")}
-        unknown = options.keys() - OPTIONS
-        if unknown:
-            raise InvalidEnvelope(
-                f"message {i} has no field {min(unknown)!r}",
-                hint=f"fields are {', '.join(sorted(OPTIONS))}",
-            )
-        envelope, note = compose(sender, item["content"], new_id, limit, options)
+        content, options = checked_fields(i, item)
+        options.pop("to")
+        envelope, note = compose(sender, content, new_id, limit, options)
         if note is not None:
             self.notes[i] = note
         self.minted = self.minted and envelope.id is new_id
@@ -76,6 +75,22 @@ class Batch:
             ordered = sorted(zip(positions, given, strict=True), key=lambda pair: pair[0])
             given = [receipt for _, receipt in ordered]
         return receipts_of(given, self.notes)
+
+
+def checked_fields(i: int, item: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The content of message `i`, and its other fields, none of them unknown."""
+    try:
+        fields = dict(item)
+        content = fields.pop("content")
+    except (KeyError, TypeError, ValueError):
+        raise InvalidEnvelope(f"message {i} needs 'content'") from None
+    unknown = fields.keys() - OPTIONS - {"to"}
+    if unknown:
+        raise InvalidEnvelope(
+            f"message {i} has no field {min(map(str, unknown))!r}",
+            hint=f"fields are {', '.join(sorted(OPTIONS))}",
+        )
+    return content, fields
 
 
 def compose(

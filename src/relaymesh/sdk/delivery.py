@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 class _Delivery:
     """What both kinds share: the message, and whether it is settled."""
 
-    __slots__ = ("_content", "_lease", "_lost", "_settled", "_table")
+    __slots__ = ("_content", "_lease", "_lost", "_mesh", "_settled", "_table")
 
-    def __init__(self, lease: Lease, table: FailureTable, settled: bool) -> None:
+    def __init__(self, mesh: Any, lease: Lease, table: FailureTable, settled: bool) -> None:
+        self._mesh = mesh
         self._lease = lease
         self._table = table
         self._settled = settled
@@ -115,6 +116,11 @@ class _Delivery:
         return self._lost
 
     @property
+    def _held(self) -> bool:
+        """Whether it is still there to be worked on: under its lease, or settled before it was delivered."""
+        return self._settled or self._lease.entry.lease is self._lease
+
+    @property
     def envelope(self) -> Envelope:
         return self._lease.envelope
 
@@ -157,11 +163,8 @@ class Delivery(_Delivery):
     In a `with` block (and in a handler) the lease is renewed for as long as the block runs.
     """
 
-    __slots__ = ("_mesh",)
-
-    def __init__(self, mesh: Mesh, lease: Lease, table: FailureTable, settled: bool) -> None:
-        super().__init__(lease, table, settled)
-        self._mesh = mesh
+    __slots__ = ()
+    _mesh: Mesh
 
     def ack(self, *, durable: bool = False) -> None:
         """Done. Answers after the write; `durable=True` after the sync."""
@@ -212,7 +215,12 @@ class Delivery(_Delivery):
         if error is None:
             self._finish()
             return False
-        self._fail(error)
+        try:
+            self._fail(error)
+        except LeaseLost:
+            if isinstance(error, Outcome):
+                raise
+            # The block's own error says more; the lease that is gone needs no nack.
         return isinstance(error, Outcome)
 
     def _finish(self) -> None:
@@ -235,11 +243,8 @@ class Delivery(_Delivery):
 class AsyncDelivery(_Delivery):
     """The same, awaited: `await delivery.ack()`, `async with delivery:`."""
 
-    __slots__ = ("_mesh",)
-
-    def __init__(self, mesh: AsyncMesh, lease: Lease, table: FailureTable, settled: bool) -> None:
-        super().__init__(lease, table, settled)
-        self._mesh = mesh
+    __slots__ = ()
+    _mesh: AsyncMesh
 
     async def ack(self, *, durable: bool = False) -> None:
         if not self._settled:
@@ -286,7 +291,12 @@ class AsyncDelivery(_Delivery):
         if error is None:
             await self._finish()
             return False
-        await self._fail(error)
+        try:
+            await self._fail(error)
+        except LeaseLost:
+            if isinstance(error, Outcome):
+                raise
+            # The block's own error says more; the lease that is gone needs no nack.
         return isinstance(error, Outcome)
 
     async def _finish(self) -> None:

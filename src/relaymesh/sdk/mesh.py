@@ -6,9 +6,9 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
-from relaymesh.errors import LeaseLost
+from relaymesh.errors import InvalidEnvelope, InvalidSettings, LeaseLost
 from relaymesh.kernel.address import agent_address, pattern_address, subscription_address, topic_address
 from relaymesh.node.clock import Clock
 from relaymesh.node.local import LocalSession
@@ -16,7 +16,7 @@ from relaymesh.node.node import Node
 from relaymesh.node.settings import Durability, MeshSettings
 from relaymesh.node.stats import MeshStats
 from relaymesh.sdk.agent import Agent, Handler, Subscription
-from relaymesh.sdk.compose import compose
+from relaymesh.sdk.compose import checked_fields, compose
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, select
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
@@ -223,11 +223,13 @@ class Mesh:
         if self._closed.is_set():
             return
         self._closed.set()
+        if self._session.node.core.forked:
+            return  # everything here is the parent's
         self._pool.close(0.0 if force else HANDLERS_STOP_S)
         self._renewer.close()
         self._session.close(force=force)
 
-    def __enter__(self) -> Mesh:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -243,7 +245,10 @@ def settings_of(settings: MeshSettings | None, durability: Durability | None) ->
     if settings is None:
         return MeshSettings(durability=durability or "synced")
     if durability is not None and durability != settings.durability:
-        raise ValueError("durability is given twice, and differently")
+        raise InvalidSettings(
+            f"durability is {durability!r} and settings.durability is {settings.durability!r}",
+            hint="give it once",
+        )
     return settings
 
 
@@ -256,8 +261,10 @@ def composed(
     notes: dict[int, str] = {}
     minted = True
     for i, message in enumerate(messages):
-        options = {name: value for name, value in message.items() if name != "content"}
-        envelope, note = compose(sender, message["content"], ids[i], limit, options)
+        content, options = checked_fields(i, message)
+        if "to" in options:
+            raise InvalidEnvelope(f"message {i} has a 'to': a topic's subscribers are its recipients")
+        envelope, note = compose(sender, content, ids[i], limit, options)
         if note is not None:
             notes[i] = note
         minted = minted and envelope.id is ids[i]

@@ -1,8 +1,9 @@
 """The worker pool: a bounded number of threads that run handlers.
 
-It starts with `core` threads at the first delivery and grows to `max` while deliveries wait for one. A
-handler is served by one outstanding receive at a time, so no thread is spent on waiting; entries
-of one lane that came together are worked off one after the other, in one thread.
+It starts with `core` threads at the first delivery and grows to `max` while deliveries wait for one,
+and to one for each handler if there are more. A handler is served by one outstanding receive at a
+time, so no thread is spent on waiting; entries of one lane that came together are worked off one
+after the other, in one thread.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import logging
 import os
 import queue
 import threading
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relaymesh.errors import LeaseLost, MeshError
 from relaymesh.kernel.commands import Forgo, Receive
-from relaymesh.kernel.entry import Lease
 from relaymesh.node.core import Receiver
 from relaymesh.sdk.agent import Handler, Inbox
-from relaymesh.sdk.delivery import Delivery
+from relaymesh.sdk.delivery import AsyncDelivery, Delivery
 
 if TYPE_CHECKING:
     from relaymesh.sdk.mesh import Mesh
@@ -40,7 +41,8 @@ class Route:
         self.handler = handler
         self.in_hand = 0
         self.pulling: _Pull | None = None
-        self.lock = threading.Lock()
+        self.waits = False
+        """It was refused a pull for want of workers, and asks again when one is free."""
 
 
 class _Pull(Receiver, gc=False, eq=False, kw_only=True):
@@ -61,7 +63,7 @@ class WorkerPool:
         self._core = core
         self._max = max
         self._inline = inline
-        self._jobs: queue.SimpleQueue[tuple[Route, list[Lease]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Route, list[Delivery]] | None] = queue.SimpleQueue()
         self._routes: list[Route] = []
         self._threads: set[threading.Thread] = set()
         self._idle = 0
@@ -81,33 +83,49 @@ class WorkerPool:
     # -- deliveries come in
 
     def _pull(self, route: Route) -> None:
-        """Ask for as many deliveries as the route may still take."""
-        if self._closing:
-            return
-        with route.lock:
-            if route.pulling is not None or route.in_hand >= self._max:
+        """Ask for what the route may still take. A route that has nothing in hand may always take one."""
+        with self._lock:
+            room = 0 if self._closing or route.pulling is not None else self._room_for(route)
+            route.waits = room == 0 and route.pulling is None
+            if room == 0:
                 return
-            pull = _Pull(f"process-{os.getpid()}", self._max - route.in_hand, pool=self, route=route)
+            pull = _Pull(f"process-{os.getpid()}", room, pool=self, route=route)
             route.pulling = pull
         core = self._mesh._session.node.core
         core.commit(core.submit(Receive(route.inbox.address, pull)))
 
+    def _room_for(self, route: Route) -> int:
+        """One worker is kept for every route, so that one whose handler hangs does not stop the others."""
+        if len(self._routes) == 1:
+            return self._max - route.in_hand
+        taken = sum([max(1, each.in_hand + (each.pulling is not None)) for each in self._routes])
+        return 1 if route.in_hand == 0 or taken < self._most else 0
+
+    @property
+    def _most(self) -> int:
+        return max(self._max, len(self._routes))
+
     def _arrived(self, route: Route, pull: _Pull, error: MeshError | None) -> None:
-        """Called by whoever committed the grant: only queue, never work."""
-        with route.lock:
+        """Called by whoever committed the grant: only queue, never work. What is queued is renewed."""
+        with self._lock:
             route.pulling = None
             route.in_hand += len(pull.leases)
-        if error is None:
-            for run in runs_of(pull.leases):
-                self._jobs.put((route, run))
-            self._grow()
+        if error is not None or self._closing:
+            return
+        deliveries = route.inbox._deliveries(pull.leases)
+        for delivery in deliveries:
+            if not delivery.settled:
+                self._mesh._renewer.add(delivery)
+        for run in runs_of(deliveries):
+            self._jobs.put((route, run))
+        self._grow()
 
     def _grow(self) -> None:
         with self._lock:
             if self._inline or self._closing:
                 return
             waiting = self._jobs.qsize() - self._idle
-            wanted = min(self._max, max(self._core, len(self._threads) + waiting))
+            wanted = min(self._most, max(self._core, len(self._threads) + waiting))
             while len(self._threads) < wanted:
                 thread = threading.Thread(target=self._work, name="relaymesh-worker", daemon=True)
                 self._threads.add(thread)
@@ -132,8 +150,8 @@ class WorkerPool:
                 if job is None:
                     return
                 self._run_job(*job)
-        except MeshError as error:
-            log.debug("a worker ends: %s", error)
+        except Exception as error:
+            log.debug("a worker ends with the mesh: %s", error)
         finally:
             self._threads.discard(threading.current_thread())
 
@@ -149,33 +167,35 @@ class WorkerPool:
                 done += len(job[1])
                 self._run_job(*job)
 
-    def _run_job(self, route: Route, run: list[Lease]) -> None:
+    def _run_job(self, route: Route, run: list[Delivery]) -> None:
+        """One after the other. What a failure took back with it is somebody's later."""
         self._pull(route)
         try:
-            for delivery in route.inbox._deliveries(run):
-                if not self._run_one(route, delivery):
-                    break
+            for delivery in run:
+                if delivery._held:
+                    self._run_one(route, delivery)
         finally:
-            with route.lock:
+            for delivery in run:
+                self._mesh._renewer.discard(delivery)
+            with self._lock:
                 route.in_hand -= len(run)
-            self._pull(route)
+                hungry = [each for each in self._routes if each.waits and each is not route]
+            for each in (route, *hungry):
+                self._pull(each)
 
-    def _run_one(self, route: Route, delivery: Delivery) -> bool:
-        """Run the handler once. False when it failed, and with it the rest of its run."""
+    def _run_one(self, route: Route, delivery: Delivery) -> None:
+        """Run the handler once. The worker ends with the mesh, not with what a handler raises."""
         try:
             with delivery:
                 result = route.handler(delivery)
                 if inspect.isawaitable(result):
                     asyncio.run(_finish(result))
-        except LeaseLost as error:
-            log.warning("%s", error)
-            return False
-        except MeshError:
-            raise
-        except Exception:
-            # The failure is recorded, logged and counted by the nack; the worker goes on.
-            return False
-        return not delivery.lost
+        except Exception as error:
+            # The failure is recorded, logged and counted by the nack.
+            if self._mesh._session.node.core.failure is not None:
+                raise
+            if isinstance(error, LeaseLost):
+                log.warning("%s", error)
 
     def close(self, timeout: float) -> None:
         """Take no more; let handlers that run finish within the time."""
@@ -183,31 +203,41 @@ class WorkerPool:
         core = self._mesh._session.node.core
         for route in self._routes:
             pull = route.pulling
-            if pull is not None and core.failure is None:
-                core.submit(Forgo(route.inbox.address, pull))
-        threads = list(self._threads)
+            if pull is not None:
+                try:
+                    core.submit(Forgo(route.inbox.address, pull))
+                except MeshError:
+                    break
+        while not self._jobs.empty():
+            self._jobs.get_nowait()  # nobody began these: they go back with the stop
+        with self._lock:
+            threads = list(self._threads)
         for _ in threads:
             self._jobs.put(None)
+        deadline = time.monotonic() + timeout
         for thread in threads:
             if thread is not threading.current_thread():
-                thread.join(timeout)
+                thread.join(max(0.0, deadline - time.monotonic()))
 
 
 async def _finish(awaitable: Any) -> Any:
     return await awaitable
 
 
-def runs_of(leases: list[Lease]) -> list[list[Lease]]:
-    """Leases of one lane together and in order; every other one alone."""
-    runs: list[list[Lease]] = []
-    by_lane: dict[int, list[Lease]] = {}
-    for lease in leases:
-        lane = lease.entry.lane
+AnyDelivery = TypeVar("AnyDelivery", Delivery, AsyncDelivery)
+
+
+def runs_of(deliveries: list[AnyDelivery]) -> list[list[AnyDelivery]]:
+    """Deliveries of one lane together and in order; every other one alone."""
+    runs: list[list[AnyDelivery]] = []
+    by_lane: dict[int, list[AnyDelivery]] = {}
+    for delivery in deliveries:
+        lane = delivery._lease.entry.lane
         if lane is None:
-            runs.append([lease])
+            runs.append([delivery])
         elif id(lane) in by_lane:
-            by_lane[id(lane)].append(lease)
+            by_lane[id(lane)].append(delivery)
         else:
-            run = by_lane[id(lane)] = [lease]
+            run = by_lane[id(lane)] = [delivery]
             runs.append(run)
     return runs

@@ -27,14 +27,10 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 def receipts_of(given: Sequence[step.Receipt], notes: dict[int, str]) -> list[Receipt]:
-    return [
-        Receipt(
-            receipt.id,
-            receipt.sequence,
-            receipt.duplicate,
-            receipt.targets,
-            when(receipt.due) if receipt.due else None,
-            (notes[i],) if i in notes else (),
-        )
-        for i, receipt in enumerate(given)
+    receipts = [
+        Receipt(each.id, each.sequence, each.duplicate, each.targets, when(each.due) if each.due else None)
+        for each in given
     ]
+    for i, note in notes.items():
+        receipts[i] = msgspec.structs.replace(receipts[i], notes=(note,))
+    return receipts

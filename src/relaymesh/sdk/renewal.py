@@ -33,8 +33,10 @@ class _Renewing:
         self._now = now
         self._held: dict[int, _Held] = {}
 
-    def add(self, delivery: Any) -> None:
-        self._held[id(delivery)] = _Held(delivery, delivery._lease.deadline - self._now())
+    def hold(self, delivery: Any) -> None:
+        """Renew from now on, to the length the lease has now. Held already, it stays as it is."""
+        if id(delivery) not in self._held:
+            self._held[id(delivery)] = _Held(delivery, delivery._lease.deadline - self._now())
 
     def discard(self, delivery: Any) -> None:
         self._held.pop(id(delivery), None)
@@ -44,7 +46,8 @@ class _Renewing:
         return [
             held
             for held in list(self._held.values())
-            if held.delivery._lease.deadline - now < held.length_ms * RENEW_BELOW
+            if not held.delivery._settled
+            and held.delivery._lease.deadline - now < held.length_ms * RENEW_BELOW
         ]
 
     def _lose(self, delivery: Any) -> None:
@@ -63,7 +66,7 @@ class Renewer(_Renewing):
         self._starting = threading.Lock()
 
     def add(self, delivery: Delivery) -> None:
-        super().add(delivery)
+        self.hold(delivery)
         if self._thread is None:
             with self._starting:
                 if self._thread is None:
@@ -96,7 +99,7 @@ class AsyncRenewer(_Renewing):
         self._task: asyncio.Task[None] | None = None
 
     def add(self, delivery: AsyncDelivery) -> None:
-        super().add(delivery)
+        self.hold(delivery)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="relaymesh-renewal")
 

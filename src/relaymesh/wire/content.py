@@ -39,7 +39,7 @@ def encode_content(content: Any, limit: int = PAYLOAD_BYTES_MAX) -> tuple[bytes,
             hint="send str, numbers, lists, dicts, None or bytes",
         ) from None
     # The encoder writes NaN and infinities as null, and counts no depth: look closer where either can be.
-    if b"null" in data or data.count(b"[") + data.count(b"{") > DEPTH_MAX:
+    if not _is_flat(content) and (b"null" in data or data.count(b"[") + data.count(b"{") > DEPTH_MAX):
         _check_value(content, DEPTH_MAX)
     _check_size(data, limit)
     return data, Encoding.JSON
@@ -61,6 +61,21 @@ def check_json(data: bytes, limit: int = PAYLOAD_BYTES_MAX) -> bytes:
 def decode_content(data: bytes, encoding: int) -> Any:
     """The value again: what `encode_content` was given, as JSON sees it."""
     return data if encoding == Encoding.BYTES else _decode(data)
+
+
+def _is_flat(content: Any) -> bool:
+    """Whether it is a text or a dict of plain values, as most are: nothing in it needs a closer look."""
+    if content.__class__ is not dict:
+        return content.__class__ is str
+    for value in content.values():
+        kind = value.__class__
+        if kind is str or kind is int or kind is bool or value is None:
+            continue
+        if (
+            kind is not float or value - value != 0
+        ):  # NaN and infinities differ from themselves, or do so here
+            return False
+    return True
 
 
 def _check_size(data: bytes, limit: int) -> None:
@@ -106,10 +121,11 @@ def _depth(data: bytes) -> int:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> None:
-    keys = {key for key, _ in pairs}
-    if len(keys) != len(pairs):
-        twice = sorted(key for key in keys if sum(key == other for other, _ in pairs) > 1)
-        raise ValueError(f"the key {twice[0]!r} occurs twice in one object")
+    keys: set[str] = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise ValueError(f"the key {key[:80]!r} occurs twice in one object")
+        keys.add(key)
 
 
 def _no_constant(name: str) -> None:

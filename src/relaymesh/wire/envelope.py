@@ -71,9 +71,17 @@ def build_envelope(
         tags=_tags(tags),
         max_retries=_retries(max_retries),
         trace=_optional_text(trace, "trace"),
-        extra=None if extra is None else encode_content(extra, limit)[0],
+        extra=None if extra is None else _extra(extra, limit),
         origin=origin,
     )
+
+
+def shown(value: object) -> str:
+    """A refused value as an error shows it: short, whatever it is."""
+    try:
+        return f"{value!r:.80}"
+    except Exception:  # a number too long to print, an object that cannot be shown
+        return f"a {type(value).__name__}"
 
 
 def check_id(id: Any) -> str:
@@ -88,7 +96,7 @@ def check_id(id: Any) -> str:
 
 def _check_type(type: Any) -> str:
     if not isinstance(type, str) or not type or len(type) > ID_LENGTH_MAX or not type.isprintable():
-        raise InvalidEnvelope(f"type must be 1 to {ID_LENGTH_MAX} printable characters, not {type!r}")
+        raise InvalidEnvelope(f"type must be 1 to {ID_LENGTH_MAX} printable characters, not {shown(type)}")
     if type in CONTROL_TYPES:
         raise InvalidEnvelope(
             f"type {type!r} is a control frame and is never queued",
@@ -107,26 +115,28 @@ def parse_priority(priority: Any, type: str = "message") -> int:
             raise InvalidEnvelope(f"priority {priority!r} is none of {', '.join(PRIORITY_NAMES)}")
         return named
     if isinstance(priority, bool) or not isinstance(priority, int) or not 1 <= priority <= 5:
-        raise InvalidEnvelope(f"priority must be 1 (first) to 5 (last) or a name, not {priority!r}")
+        raise InvalidEnvelope(f"priority must be 1 (first) to 5 (last) or a name, not {shown(priority)}")
     return int(priority)
 
 
 def parse_delay(delay_ms: Any) -> tuple[int, str | None]:
     """The delay as it counts, and what to say when that is not what was asked for."""
-    if isinstance(delay_ms, bool) or not isinstance(delay_ms, (int, float)) or math.isnan(delay_ms):
+    if isinstance(delay_ms, bool) or not isinstance(delay_ms, (int, float)) or not delay_ms <= math.inf:
         return (
-            (0, None) if delay_ms is None else (0, f"delay_ms {delay_ms!r} is not a number and counts as 0")
+            (0, None)
+            if delay_ms is None
+            else (0, f"delay_ms {shown(delay_ms)} is not a number and counts as 0")
         )
     if delay_ms < 0:
-        return 0, f"delay_ms {delay_ms!r} is negative and counts as 0"
+        return 0, f"delay_ms {shown(delay_ms)} is negative and counts as 0"
     if delay_ms >= DELAY_MS_MAX:
-        return DELAY_MS_MAX, f"delay_ms {delay_ms!r} is cut to {DELAY_MS_MAX}"
+        return DELAY_MS_MAX, f"delay_ms {shown(delay_ms)} is cut to {DELAY_MS_MAX}"
     return math.ceil(delay_ms), None
 
 
 def _ttl_ms(ttl: Any) -> int:
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 <= ttl < math.inf:
-        raise InvalidEnvelope(f"ttl must be seconds, 0 for never, not {ttl!r}")
+        raise InvalidEnvelope(f"ttl must be seconds, 0 for never, not {shown(ttl)}")
     return min(math.ceil(ttl * 1000), DELAY_MS_MAX)
 
 
@@ -134,17 +144,19 @@ def _retries(max_retries: Any) -> int | None:
     if max_retries is None:
         return None
     if isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= 1_000_000:
-        raise InvalidEnvelope(f"max_retries must be 0 or more, not {max_retries!r}")
+        raise InvalidEnvelope(f"max_retries must be 0 or more, not {shown(max_retries)}")
     return max_retries
 
 
 def _optional_text(value: Any, field: str) -> str | None:
-    if value is None:
-        return None
+    return None if value is None else _text(value, field)
+
+
+def _text(value: Any, field: str) -> str:
     if not isinstance(value, str) or not 1 <= len(value) <= 512:
-        raise InvalidEnvelope(f"{field} must be a string of 1 to 512 characters, not {value!r:.80}")
+        raise InvalidEnvelope(f"{field} must be a string of 1 to 512 characters, not {shown(value)}")
     if not value.isprintable():
-        raise InvalidEnvelope(f"{field} {value!r:.80} has a character that cannot be printed")
+        raise InvalidEnvelope(f"{field} {shown(value)} has a character that cannot be printed")
     return value
 
 
@@ -153,10 +165,22 @@ def _tags(tags: Iterable[str]) -> tuple[str, ...]:
         return ()
     if isinstance(tags, str):
         raise InvalidEnvelope(f"tags must be a list of strings, not the string {tags!r:.80}")
-    checked = tuple(_optional_text(tag, "tag") or "" for tag in tags)
+    try:
+        checked = tuple(_text(tag, "tag") for tag in tags)
+    except TypeError:
+        raise InvalidEnvelope(f"tags must be a list of strings, not {shown(tags)}") from None
     if len(checked) > TAGS_MAX:
         raise InvalidEnvelope(f"at most {TAGS_MAX} tags, not {len(checked)}")
     return checked
+
+
+def _extra(extra: Any, limit: int) -> bytes:
+    if not isinstance(extra, dict) or not all(isinstance(name, str) for name in extra):
+        raise InvalidEnvelope(f"extra must be a dict with names of fields as its keys, not {shown(extra)}")
+    try:
+        return encode_content(extra, limit)[0]
+    except InvalidEnvelope as error:
+        raise InvalidEnvelope(f"extra: {error.message}", hint=error.hint) from None
 
 
 # -- to JSON, for people and other programs ---------------------------------------------------
@@ -203,7 +227,7 @@ def envelope_json(envelope: Envelope, to: str, accepted_at: int, retry_count: in
         "metadata": {name: value for name, value in metadata.items() if value not in (None, [])},
     }
     if envelope.extra is not None:
-        fields.update(decode_content(envelope.extra, Encoding.JSON))
+        return {**decode_content(envelope.extra, Encoding.JSON), **fields}
     return fields
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from relaymesh.errors import JournalDamaged
-from relaymesh.kernel.snapshot import AnyPiece
+from relaymesh.kernel.snapshot import AnyPiece, EntriesPiece
+from relaymesh.wire.records import share_names
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(AnyPiece)
@@ -20,4 +21,6 @@ def decode_piece(chunk: bytes) -> AnyPiece:
         piece: AnyPiece = _decoder.decode(chunk)
     except msgspec.MsgspecError as error:
         raise JournalDamaged(f"a checkpoint chunk with a valid checksum cannot be read: {error}") from error
+    if isinstance(piece, EntriesPiece):
+        share_names(entry.envelope for entry in piece.entries)
     return piece
