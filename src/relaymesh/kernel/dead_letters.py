@@ -57,9 +57,12 @@ class DeadLetters:
         self._by_mailbox[letter.mailbox][letter.dead_sequence] = redriven
 
     def remove(self, mailbox: str, dead_sequence: int) -> DeadLetter | None:
-        letter = self._by_mailbox.get(mailbox, {}).pop(dead_sequence, None)
+        letters = self._by_mailbox.get(mailbox, {})
+        letter = letters.pop(dead_sequence, None)
         if letter is not None:
             self.count -= letter.status == "pending"
+            if not letters:
+                del self._by_mailbox[mailbox]
         return letter
 
     def pending_in(self, mailbox: str) -> int:

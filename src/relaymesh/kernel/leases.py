@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
+
 from relaymesh.errors import LeaseLost
 from relaymesh.kernel.commands import Extend, Release
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.records import Returned
 
 
@@ -28,14 +31,21 @@ def extend(decision: Decision, command: Extend) -> int:
 
 
 def release(decision: Decision, command: Release) -> None:
-    """Unburned, and back at their places. A token that is stale by now needs no release."""
+    """Unburned, and back at their places, with the rest of their runs. A stale token needs no release."""
     state = decision.state
     by_mailbox: dict[str, list[Lease]] = {}
+    released = set(command.tokens)
+    lanes: dict[Lane, None] = {}
     for token in command.tokens:
         lease = state.leases.get(token)
         if lease is not None:
-            later = state.mailboxes[lease.grant.mailbox].leases_after(lease)
-            by_mailbox.setdefault(lease.grant.mailbox, []).extend([lease, *later])
+            leases = by_mailbox.setdefault(lease.grant.mailbox, [])
+            lane = lease.entry.lane
+            if lane is None:
+                leases.append(lease)
+            elif lane not in lanes:
+                lanes[lane] = None
+                leases += dropwhile(lambda lease: lease.token not in released, lane.run.values())
     for address, leases in by_mailbox.items():
         give_back(decision, address, leases)
     decision.after_write()

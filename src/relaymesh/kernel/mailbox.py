@@ -153,12 +153,11 @@ class Mailbox:
 
     def make_all_ready(self, entries: list[Entry]) -> None:
         """`make_ready` for new entries, in order. Most have no lane."""
-        laned = self.settings.ordered or any([e.envelope.key or e.envelope.task for e in entries])
-        if not laned:
+        if self.settings.ordered or [e for e in entries if e.envelope.key or e.envelope.task]:
+            for entry in entries:
+                self.make_ready(entry)
+        else:
             self._offer_all(entries)
-            return
-        for entry in entries:
-            self.make_ready(entry)
 
     def _offer_all(self, entries: list[Entry]) -> None:
         if not self.expected:

@@ -1,0 +1,154 @@
+"""One way to speak to `Mesh` and `AsyncMesh`: every call awaited, so that a specification is written once.
+
+`Uniform` wraps a mesh, an agent, a subscription or a delivery of either kind. Calls of the plain twin run
+in a thread. Time is virtual: `World.pass_time` moves it, event by event; only waits are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from relaymesh import AsyncMesh, Mesh, MeshSettings
+from relaymesh.journal import JournalSettings
+from relaymesh.node.clock import Latch
+from relaymesh.node.settings import Durability
+from relaymesh.sdk.agent import Inbox
+from relaymesh.sdk.async_agent import AsyncInbox
+from relaymesh.sdk.delivery import AsyncDelivery, Delivery
+from relaymesh.testing import ManualClock
+
+Kind = Literal["mesh", "async"]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+LIGHT = MeshSettings(journal=JournalSettings(allocate_bytes=200_000))
+IN_THE_CALLERS_THREAD = ("handle", "on")
+WRAPPED = (Inbox, AsyncInbox, Delivery, AsyncDelivery)
+
+
+class SteppedClock(ManualClock):
+    """Mesh time is virtual; whoever waits for another thread really waits."""
+
+    def wait(self, latch: Latch, seconds: float | None) -> bool:
+        return latch.wait(seconds)
+
+
+class Uniform:
+    """The awaited face of one object. Its plain attributes are those of the object."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.inner, name)
+        if not inspect.ismethod(value) or name in IN_THE_CALLERS_THREAD:
+            return value
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            args = tuple(bare(each) for each in args)
+            if inspect.iscoroutinefunction(value):
+                return faced(await value(*args, **kwargs))
+            return faced(await asyncio.to_thread(value, *args, **kwargs))
+
+        return call
+
+    async def __aenter__(self) -> Uniform:
+        if isinstance(self.inner, (Mesh, Delivery)):
+            await asyncio.to_thread(self.inner.__enter__)
+        else:
+            await self.inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if isinstance(self.inner, (Mesh, Delivery)):
+            return bool(await asyncio.to_thread(self.inner.__exit__, kind, error, trace))
+        return bool(await self.inner.__aexit__(kind, error, trace))
+
+
+def faced(value: Any) -> Any:
+    if isinstance(value, WRAPPED):
+        return Uniform(value)
+    if isinstance(value, list) and value and isinstance(value[0], WRAPPED):
+        return [Uniform(each) for each in value]
+    return value
+
+
+def bare(value: Any) -> Any:
+    if isinstance(value, Uniform):
+        return value.inner
+    return [bare(each) for each in value] if isinstance(value, list) else value
+
+
+class World(Uniform):
+    """One mesh under test and its time."""
+
+    def __init__(self, mesh: Mesh | AsyncMesh, clock: SteppedClock) -> None:
+        super().__init__(mesh)
+        self.clock = clock
+
+    @property
+    def node(self) -> Any:
+        return self.inner._session.node
+
+    @property
+    def sequence(self) -> int:
+        """How many events were ever decided: it moves when anything is written."""
+        return int(self.node.core.kernel.state.sequence)
+
+    async def pass_time(self, seconds: float) -> None:
+        """Move through everything that falls due; leases in blocks and handlers are renewed."""
+        end = self.clock.elapsed_ns() + round(seconds * 1e9)
+        while True:
+            renewed = self.inner._renewer.renew()
+            if inspect.isawaitable(renewed):
+                await renewed
+            await self.deliver_due()
+            left = end - self.clock.elapsed_ns()
+            if left <= 0:
+                return
+            quiet_ms = max(1, self.node.core.kernel.next_event_at - self.node.time.now())
+            if self.inner._renewer._held:
+                quiet_ms = min(quiet_ms, 1000)
+            self.clock.advance_ns(min(left, quiet_ms * 1_000_000))
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """Opens meshes of one kind and durability, again and again on the same directory."""
+
+    kind: Kind
+    durability: Durability
+    path: Path
+    clock: SteppedClock
+
+    @asynccontextmanager
+    async def __call__(self, **options: Any) -> AsyncIterator[World]:
+        world = await self.open(**options)
+        try:
+            yield world
+        finally:
+            await world.close()
+
+    async def open(self, *, workers: tuple[int, int] = (2, 4), **settings: Any) -> World:
+        chosen = replace(LIGHT, durability=self.durability, **settings)
+        if self.kind == "async":
+            mesh = AsyncMesh(self.path, settings=chosen, workers=workers, clock=self.clock)
+            return World(await mesh.open(), self.clock)
+        opened = await asyncio.to_thread(Mesh, self.path, settings=chosen, workers=workers, clock=self.clock)
+        return World(opened, self.clock)
+
+
+async def until(holds: Callable[[], Any], seconds: float = 5.0) -> None:
+    """Wait until another thread or task has got so far."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not holds():
+        assert asyncio.get_running_loop().time() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.002)
