@@ -202,6 +202,19 @@ def ids_of_letters(mesh: Driver) -> list[str]:
     return [letter.envelope.id for letter in mesh.letters]
 
 
+def test_letters_come_in_the_same_order_from_a_snapshot_after_a_purge() -> None:
+    mesh = Driver()
+    a, b = mesh.agent("a"), mesh.agent("b")
+    for box, id in ((a, "purged"), (b, "1"), (a, "2")):
+        mesh.send(box, id)
+        mesh.die(box, id)
+        if id == "purged":
+            mesh.do(PurgeDeadLetters([(a, mesh.letters[0].dead_sequence)]))
+    live = ids_of_letters(mesh)
+    mesh.restart_from_snapshot()
+    assert ids_of_letters(mesh) == live
+
+
 def test_a_purge_removes_letters_for_good_and_counts_each_once() -> None:
     mesh = Driver()
     box = mesh.agent()

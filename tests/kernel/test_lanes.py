@@ -6,7 +6,8 @@ import pytest
 
 from relaymesh.kernel.commands import Expect, OpenMailbox, PurgeDeadLetters, Reprioritise, Unexpect
 from relaymesh.kernel.settings import MailboxSettings
-from tests.kernel.driver import MINUTE, SECOND, Driver, ids, names
+from tests.kernel.driver import MINUTE, SECOND, Driver, ids, names, replay
+from tests.kernel.durable import durable
 
 
 def test_a_lane_is_the_ordering_key_else_the_task_else_none() -> None:
@@ -295,3 +296,22 @@ def test_an_answer_nobody_asks_for_any_more_takes_its_place_in_its_lane() -> Non
     mesh.do(Unexpect(box, "question"))
     assert ids(mesh.receive(box, 2)) == ["answer", "1"]
     assert mesh.receive(box, 2, "other") == []
+
+
+def test_what_halts_a_lane_does_not_depend_on_who_waits_for_an_answer() -> None:
+    """Who waits is not in the journal: a replay must come to the same lanes."""
+    mesh = Driver()
+    box = mesh.agent(halt_on_dead_letter=True)
+    mesh.do(Expect(box, "question"))
+    mesh.send(box, "answer", key="k", correlation_id="question")
+    (answer,) = mesh.receive(box, correlation_id="question")
+    mesh.nack(answer, code="fatal")
+    assert durable(replay(mesh.records)) == durable(mesh.kernel.state)
+
+
+def test_an_empty_key_is_a_key() -> None:
+    mesh = Driver()
+    box = mesh.agent()
+    mesh.send(box, "1", "2", key="")
+    mesh.receive(box, 1, "one")
+    assert mesh.receive(box, 1, "two") == []

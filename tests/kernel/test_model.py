@@ -695,8 +695,8 @@ def view_of_model(model: Model) -> dict[str, Any]:
 
 SOAK = os.environ.get("RELAYMESH_MODEL") == "soak"
 KernelAndModel.TestCase.settings = settings(
-    max_examples=5_000 if SOAK else 150,
-    stateful_step_count=120 if SOAK else 40,
+    max_examples=5_000 if SOAK else 250,
+    stateful_step_count=100 if SOAK else 50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

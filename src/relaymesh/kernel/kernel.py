@@ -104,7 +104,7 @@ class Kernel:
                 step.result = decide(decision, command)
             except MeshError as error:
                 step.error = error
-                step.written = state.sequence
+                decision.after_sync()  # a refusal waits for what it saw
             if state.wanted and not state.stopped:
                 delivery.serve_waiters(decision)
         except BaseException as error:

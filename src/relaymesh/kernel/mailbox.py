@@ -153,7 +153,8 @@ class Mailbox:
 
     def make_all_ready(self, entries: list[Entry]) -> None:
         """`make_ready` for new entries, in order. Most have no lane."""
-        if self.settings.ordered or [e for e in entries if e.envelope.key or e.envelope.task]:
+        plain = [e for e in entries if e.envelope.key is None and e.envelope.task is None]
+        if self.settings.ordered or len(plain) < len(entries):
             for entry in entries:
                 self.make_ready(entry)
         else:

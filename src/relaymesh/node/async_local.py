@@ -38,6 +38,7 @@ from relaymesh.kernel.commands import (
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt, Step
 from relaymesh.node.core import Core, Receiver, Ticket, marks_of
@@ -306,8 +307,15 @@ class AsyncLocalSession:
     # -- looking after it
 
     async def dead_letters(self) -> list[DeadLetter]:
-        letters: list[DeadLetter] = self._core.read(lambda kernel: list(kernel.state.letters))
+        letters: list[DeadLetter] = await self._observe(lambda kernel: list(kernel.state.letters))
         return letters
+
+    async def _observe(self, look: Callable[[Kernel], Any]) -> Any:
+        """An answer that a power loss cannot take back: it waits for what it saw."""
+        answer, through = self._core.observe(look)
+        if not self._core.passed(through, through):
+            await self._passed(through, through, through if self._core.waits_for_sync else 0)
+        return answer
 
     async def redrive(
         self,
@@ -335,6 +343,7 @@ class AsyncLocalSession:
         return forced
 
     async def stats(self) -> MeshStats:
+        """Does not wait for the disk: it must answer when the disk does not."""
         stats: MeshStats = self._core.read(lambda kernel: stats_of(self.node, kernel))
         return stats
 

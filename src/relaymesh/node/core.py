@@ -160,10 +160,16 @@ class Core:
             self._room_latches.append(open_latch)
 
     def read(self, look: Callable[[Kernel], Any]) -> Any:
-        """Look at the state, with time let pass."""
+        """Look at the state. What is seen may not be durable yet: see `observe`."""
         self._check_usable()
         with self._lock:
             return look(self.kernel)
+
+    def observe(self, look: Callable[[Kernel], Any]) -> tuple[Any, int]:
+        """Look at the state, and learn the sequence that must be durable before the answer may leave."""
+        self._check_usable()
+        with self._lock:
+            return look(self.kernel), self.kernel.state.sequence
 
     # -- committing ---------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from relaymesh.kernel.commands import (
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
 from relaymesh.node.clock import Latch
@@ -168,8 +169,14 @@ class LocalSession:
     # -- looking after it
 
     def dead_letters(self) -> list[DeadLetter]:
-        letters: list[DeadLetter] = self._core.read(lambda kernel: list(kernel.state.letters))
+        letters: list[DeadLetter] = self._observe(lambda kernel: list(kernel.state.letters))
         return letters
+
+    def _observe(self, look: Callable[[Kernel], Any]) -> Any:
+        """An answer that a power loss cannot take back: it waits for what it saw."""
+        answer, through = self._core.observe(look)
+        self._core.reach(through, through)
+        return answer
 
     def redrive(
         self,
@@ -197,6 +204,7 @@ class LocalSession:
         return forced
 
     def stats(self) -> MeshStats:
+        """Does not wait for the disk: it must answer when the disk does not."""
         stats: MeshStats = self._core.read(lambda kernel: stats_of(self.node, kernel))
         return stats
 

@@ -203,6 +203,7 @@ class Mesh:
         return self.stats().delayed(None if name is None else agent_address(name))
 
     def stats(self) -> MeshStats:
+        """Counts of every mailbox and of the whole. Answers also when the disk does not."""
         return self._session.stats()
 
     def checkpoint(self) -> int | None:

@@ -14,6 +14,7 @@ from relaymesh.sdk.delivery import AsyncDelivery, Delivery
 log = logging.getLogger("relaymesh.sdk")
 
 LOOK_EVERY_S = 0.5
+"""How often it is looked for leases to renew; four times in the shortest of them if that is more often."""
 RENEW_BELOW = 2 / 3
 """A lease is renewed to its full length once less than this share of it is left."""
 
@@ -50,6 +51,10 @@ class _Renewing:
             and held.delivery._lease.deadline - now < held.length_ms * RENEW_BELOW
         ]
 
+    def pause_s(self) -> float:
+        shortest_ms = min([held.length_ms for held in list(self._held.values())], default=60_000)
+        return min(LOOK_EVERY_S, shortest_ms / 4_000)
+
     def _lose(self, delivery: Any) -> None:
         delivery._lost = True
         self.discard(delivery)
@@ -81,7 +86,7 @@ class Renewer(_Renewing):
                 self._lose(held.delivery)
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_EVERY_S):
+        while not self._stopping.wait(self.pause_s()):
             try:
                 self.renew()
             except MeshError:
@@ -112,7 +117,7 @@ class AsyncRenewer(_Renewing):
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(self.pause_s())
             try:
                 await self.renew()
             except MeshError:
