@@ -635,7 +635,7 @@ class Model:
     def bury(self, box: Box, messages: list[Message], reason: str, code: str | None = None) -> None:
         back = []
         for message in messages:
-            if box.settings["halt_on_dead_letter"]:
+            if box.settings["halt_on_dead_letter"] and message.token is not None:
                 back += self.later(box, message)
         for message in messages:
             dead_sequence = self.facts.deaths[box.address, message.sequence]

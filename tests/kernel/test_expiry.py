@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from relaymesh.kernel.commands import Expect, Tick
 from tests.kernel.driver import HOUR, MINUTE, SECOND, Driver, ids
 
@@ -39,6 +41,17 @@ def test_an_expired_message_is_not_delivered_even_before_anybody_looked_for_it()
     mesh.now += 1
     assert ids(mesh.receive(box, 5)) == ["new"]
     assert [letter.envelope.id for letter in mesh.letters] == ["old"]
+
+
+@pytest.mark.parametrize("schedule", ["weighted", "strict", "fifo"])
+def test_expired_messages_among_others_are_left_out_of_a_batch(schedule: str) -> None:
+    mesh = Driver()
+    box = mesh.agent(schedule=schedule)
+    for i in range(6):
+        mesh.send(box, f"m{i}", ttl_ms=5 if i % 2 else 0)
+    mesh.now += 5
+    assert ids(mesh.receive(box, 10)) == ["m0", "m2", "m4"]
+    assert [letter.envelope.id for letter in mesh.letters] == ["m1", "m3", "m5"]
 
 
 def test_an_expired_answer_is_not_delivered_to_whoever_asked() -> None:

@@ -315,3 +315,16 @@ def test_an_empty_key_is_a_key() -> None:
     mesh.send(box, "1", "2", key="")
     mesh.receive(box, 1, "one")
     assert mesh.receive(box, 1, "two") == []
+
+
+def test_an_entry_that_dies_while_it_waits_takes_nothing_from_the_holder_of_a_halting_lane() -> None:
+    """Only forcing can put an entry before a run that is out already: both are due in one millisecond."""
+    mesh = Driver()
+    box = mesh.agent(halt_on_dead_letter=True, lease_ms=MINUTE)
+    mesh.send(box, "forced", key="k", delay_ms=SECOND, ttl_ms=1)
+    mesh.send(box, "out", key="k")
+    (lease,) = mesh.receive(box)
+    mesh.force_delayed()
+    mesh.advance(5 * SECOND)
+    assert [dead.envelope.id for dead in mesh.letters] == ["forced"]
+    assert mesh.ack(lease) == []

@@ -111,6 +111,8 @@ message_fields = st.fixed_dictionaries(
 )
 agents = st.sampled_from([*AGENTS, *AGENTS[:2] * 2])
 codes = st.sampled_from(["other", "boom", "invalid", "rate_limited", "conflict", "fatal", "timeout"])
+outcomes = st.sampled_from(["ack", "retry", "retry at once", "die", "drop", "release", "lose"])
+RETRY_DELAYS = {"retry": None, "retry at once": 0}
 Fields = dict[str, Any]
 
 
@@ -370,6 +372,39 @@ class KernelAndModel(RuleBasedStateMachine):
             lambda: self.model.receive(self.model.box(address), waiting, wait=wait),
         )
 
+    @rule(data=st.data(), max=st.integers(2, 5), outcomes=st.lists(outcomes, min_size=1, max_size=3))
+    def work(self, data: st.DataObject, max: int, outcomes: list[str]) -> None:
+        """Receive a run, and settle some of it in any order."""
+        before = len(self.tokens)
+        self.receive(data, max, wait=False, remote=False)
+        for outcome in outcomes:
+            held = [token for token in self.tokens[before:] if token in self.kernel.state.leases]
+            if held:
+                self.end(data.draw(st.sampled_from(held)), outcome)
+
+    @rule(data=st.data(), outcome=outcomes)
+    def work_on_one_lane(self, data: st.DataObject, outcome: str) -> None:
+        """Messages of one key, a run of them out, one of which ends in some way."""
+        fields = {"content": b"x", "key": "k", "priority": data.draw(st.integers(1, 5))}
+        ids = [f"l{len(self.records)}.{i}" for i in range(3)]
+        self.send([("default/a", [{**fields, "id": id} for id in ids])], "default/b")
+        self.work(data, 4, [outcome])
+
+    def end(self, token: int, outcome: str) -> None:
+        if outcome in ("ack", "drop"):
+            drop = outcome == "drop"
+            self.perform(Ack([token], drop), lambda: self.model.ack([token], drop=drop))
+        elif outcome == "release":
+            self.perform(Release([token]), lambda: self.model.release([token]))
+        elif outcome == "lose":
+            self.tick(61_000)
+        else:
+            code, delay_ms = ("fatal", None) if outcome == "die" else ("other", RETRY_DELAYS[outcome])
+            self.perform(
+                Nack(token, code, delay_ms=delay_ms),
+                lambda: self.model.nack(token, code, retryable=True, delay_ms=delay_ms, until=None),
+            )
+
     @precondition(lambda self: self.waiting())
     @rule(data=st.data())
     def forgo(self, data: st.DataObject) -> None:
@@ -597,6 +632,16 @@ class KernelAndModel(RuleBasedStateMachine):
         self.twin = replay(self.records)
         assert durable(state) == durable(self.twin)
         self.start(state, state.now)
+
+    @precondition(lambda self: self.snapshot is None)
+    @rule(data=st.data(), drawn=st.integers(0, 6), outcome=outcomes)
+    def snapshot_while_working(self, data: st.DataObject, drawn: int, outcome: str) -> None:
+        self.begin_a_snapshot()
+        if drawn:
+            self.draw_pieces(drawn, take_over=False)
+        self.work(data, 3, [outcome, "ack"])
+        if self.snapshot is not None:
+            self.draw_pieces(1_000, take_over=False)
 
     @precondition(lambda self: self.snapshot is None)
     @rule()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -97,6 +98,24 @@ class ReadyAndTwin(RuleBasedStateMachine):
             self.ready.push(entry)
             self.twin.items.append(entry)
 
+    @rule(priorities=st.lists(st.integers(1, 5), min_size=1, max_size=12))
+    def push_all(self, priorities: list[int]) -> None:
+        entries = [self.entry(priority) for priority in priorities]
+        self.ready.push_all(entries)
+        self.twin.items += entries
+
+    @rule(priority=st.integers(1, 5), count=st.integers(1, 30), limit=st.integers(1, 30))
+    def push_and_pop_many_of_one_priority(self, priority: int, count: int, limit: int) -> None:
+        self.push_all([priority] * count)
+        self.pop_entries(limit)
+
+    @rule(limit=st.integers(1, 20))
+    def pop_entries(self, limit: int) -> None:
+        """As many calls of `pop` would have given, or none at all."""
+        for entry in self.ready.pop_entries(limit):
+            assert entry is self.twin.pop()
+            self.out.append(entry)
+
     @rule(priorities=st.lists(st.integers(1, 5), min_size=1, max_size=4))
     def push_lane(self, priorities: list[int]) -> None:
         lane = Lane(f"lane {len(self.lanes)}")
@@ -169,3 +188,21 @@ def test_settled_entries_nobody_receives_are_swept_out() -> None:
         del entries[i]
         ready.gone(1)
     assert len(ready) <= 130
+
+
+@pytest.mark.parametrize("priority", [1, 2, 3, 4, 5])
+def test_a_batch_of_one_priority_costs_the_credits_of_its_entries_one_by_one(priority: int) -> None:
+    for count in range(30):
+        orders = []
+        for batched in (True, False):
+            entries = {i: Entry(letter(), i, i, i, i, 0, priority) for i in range(40)}
+            ready = Ready(MailboxSettings(), entries)
+            ready.push_all(list(entries.values()))
+            taken = ready.pop_entries(count) if batched else [ready.pop() for _ in range(count)]
+            assert taken == [entries[i] for i in range(count)]
+            for i in range(40, 100):
+                entries[i] = Entry(letter(), i, i, i, i, 0, i % 5 + 1)
+                ready.push(entries[i])
+            left = [ready.pop() for _ in range(100 - count)]
+            orders.append([entry.sequence for entry in left if isinstance(entry, Entry)])
+        assert orders[0] == orders[1]

@@ -293,7 +293,8 @@ class AsyncLocalSession:
         return state
 
     async def settle(self, token: int, groups: Groups) -> list[Receipt]:
-        receipts: list[Receipt] = await self._execute(Settle(token, groups))
+        sends = self.node.prepare_send(groups, minted=False)
+        receipts: list[Receipt] = await self._execute(Settle(token, groups, known=sends.known))
         return receipts
 
     async def extend(self, token: int, ms: int) -> int:

@@ -155,7 +155,8 @@ class LocalSession:
         return state
 
     def settle(self, token: int, groups: Groups) -> list[Receipt]:
-        receipts: list[Receipt] = self._execute(Settle(token, groups))
+        sends = self.node.prepare_send(groups, minted=False)
+        receipts: list[Receipt] = self._execute(Settle(token, groups, known=sends.known))
         return receipts
 
     def extend(self, token: int, ms: int) -> int:
