@@ -35,6 +35,7 @@ format: $(VENV)/.dev ## mend what ruff can mend
 
 docs: $(VENV)/.dev ## write the generated reference pages again
 	$(BIN)/python -m tests.project.reference
+	$(BIN)/python -m relaymesh.cli.reference > docs/reference/cli.md
 
 bench: $(VENV)/.bench ## our figures, other queues beside them (ARGS='--quick' takes a minute)
 	@$(BIN)/python -m bench $(ARGS)

@@ -123,19 +123,16 @@ class Node:
 
     def prepare_send(self, groups: Sequence[tuple[str, Sequence[Envelope]]], minted: bool) -> Send:
         """The command for these messages, once the disk and the store can take them."""
-        self._require_capacity([envelope for _, envelopes in groups for envelope in envelopes])
-        known = None if minted else self._look_up([(to, envelopes) for to, envelopes in groups])
+        self._require_capacity(sum([len(each.content) for _, envelopes in groups for each in envelopes]))
+        known = None if minted else self._look_up(groups)
         return Send(groups, minted, known)
 
     def prepare_publish(self, topic: str, envelopes: Sequence[Envelope], minted: bool) -> Publish:
-        self._require_capacity(envelopes)
+        self._require_capacity(sum([len(envelope.content) for envelope in envelopes]))
         known = None if minted else self._look_up([(topic_target(topic), envelopes)])
         return Publish(topic, envelopes, minted, known)
 
-    def _require_capacity(self, envelopes: Sequence[Envelope]) -> None:
-        size = 0
-        for envelope in envelopes:
-            size += len(envelope.content)
+    def _require_capacity(self, size: int) -> None:
         if size > self.settings.batch_bytes_max:
             raise PayloadTooLarge(
                 f"one batch holds {size} bytes; the limit is {self.settings.batch_bytes_max}",
@@ -146,7 +143,9 @@ class Node:
         if not self.core.journal.room(size):
             raise DiskFloor(f"the disk of {self.path} is too full to accept messages")
 
-    def _look_up(self, targets: list[tuple[str, Sequence[Envelope]]]) -> dict[tuple[str, str], Seen] | None:
+    def _look_up(
+        self, targets: Sequence[tuple[str, Sequence[Envelope]]]
+    ) -> dict[tuple[str, str], Seen] | None:
         """What the store knows of ids that memory may have forgotten."""
         admitted = self.core.kernel.state.admitted
         if self.store is None or admitted.horizon < 0:

@@ -16,6 +16,7 @@ import apsw
 from relaymesh.errors import JournalDamaged, StoreMisconfigured
 from relaymesh.journal import FIRST_SEQUENCE, Disk, Frame, Recovery, Writer, read_frames, recover
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
+from relaymesh.journal.layout import JOURNAL
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.kernel.snapshot import restore
 from relaymesh.kernel.state import State
@@ -75,7 +76,7 @@ def open_directory(disk: Disk, store_path: Path | None, settings: MeshSettings) 
         writer,
         store,
         recovery.epoch,
-        len(disk.list("journal")),
+        len(disk.list(JOURNAL)),
         state.sequence - start,
         time.perf_counter() - began,
     )

@@ -17,14 +17,13 @@ from relaymesh.node.settings import Durability, MeshSettings
 from relaymesh.node.stats import MeshStats
 from relaymesh.sdk.async_agent import AsyncAgent, AsyncHandler, AsyncSubscription
 from relaymesh.sdk.async_pool import AsyncWorkerPool
-from relaymesh.sdk.delivery import AsyncDelivery
-from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, select
+from relaymesh.sdk.compose import compose_all
+from relaymesh.sdk.delivery import AsyncDelivery, mark_settled
+from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, redriven, select
 from relaymesh.sdk.mesh import (
     HANDLERS_STOP_S,
     MESH_SENDER,
     NO_TABLE,
-    composed,
-    mark_settled,
     settings_of,
 )
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
@@ -166,7 +165,7 @@ class AsyncMesh:
         if self._starting:
             await self._started()
         origin = MESH_SENDER if sender is None else agent_address(sender, "sender")
-        envelopes, notes, minted = composed(origin, messages, self._session.new_ids, self._limit)
+        envelopes, notes, minted = compose_all(origin, messages, self._session.new_ids, self._limit)
         return receipts_of(await self._session.publish(address, envelopes, minted, timeout), notes)
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery], *, durable: bool = False) -> None:
@@ -196,10 +195,7 @@ class AsyncMesh:
         if not dry_run and letters:
             change = editing(edit, self._session.new_ids, self._limit)
             sequences = await self._session.redrive([letter.key for letter in letters], target, change)
-        return [
-            Redriven(letter.message_id, letter.receiver, target or letter.receiver, sequence)
-            for letter, sequence in zip(letters, sequences, strict=True)
-        ]
+        return redriven(letters, target, sequences)
 
     async def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
         """Remove dead letters for good. Answers how many."""

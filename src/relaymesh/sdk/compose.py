@@ -102,3 +102,23 @@ def compose(
     note = parse_delay(options["delay_ms"])[1] if "delay_ms" in options else None
     envelope = build_envelope(sender, content, id=new_id if given is None else given, limit=limit, **options)
     return envelope, note
+
+
+def compose_all(
+    sender: str, messages: Sequence[Mapping[str, Any]], new_ids: NewIds, limit: int
+) -> tuple[list[Envelope], dict[int, str], bool]:
+    """Envelopes for one topic, notes on odd delays by position, and whether all ids were made here."""
+    ids = new_ids(len(messages))
+    envelopes = []
+    notes: dict[int, str] = {}
+    minted = True
+    for i, message in enumerate(messages):
+        content, options = checked_fields(i, message)
+        if "to" in options:
+            raise InvalidEnvelope(f"message {i} has a 'to': a topic's subscribers are its recipients")
+        envelope, note = compose(sender, content, ids[i], limit, options)
+        if note is not None:
+            notes[i] = note
+        minted = minted and envelope.id is ids[i]
+        envelopes.append(envelope)
+    return envelopes, notes, minted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -316,3 +317,15 @@ class AsyncDelivery(_Delivery):
 
 
 _UNREAD = object()
+
+
+def mark_settled(deliveries: Sequence[Any], stale: Sequence[int]) -> None:
+    lost = set(stale)
+    for delivery in deliveries:
+        if delivery._lease.token in lost:
+            delivery._lost = True
+        else:
+            delivery._settled = True
+    if lost:
+        names = ", ".join(each.id for each in deliveries if each._lease.token in lost)
+        raise LeaseLost(f"{len(lost)} of {len(deliveries)} leases were lost: {names[:500]}")

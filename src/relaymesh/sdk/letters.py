@@ -218,3 +218,13 @@ def editing(
         )
 
     return apply
+
+
+def redriven(
+    letters: Sequence[DeadLetter], target: str | None, sequences: Sequence[int | None]
+) -> list[Redriven]:
+    """What became of each letter: where it went, and under which sequence."""
+    return [
+        Redriven(letter.message_id, letter.receiver, target or letter.receiver, sequence)
+        for letter, sequence in zip(letters, sequences, strict=True)
+    ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from relaymesh.errors import InvalidEnvelope, InvalidSettings, LeaseLost
+from relaymesh.errors import InvalidSettings
 from relaymesh.kernel.address import agent_address, pattern_address, subscription_address, topic_address
 from relaymesh.node.clock import Clock
 from relaymesh.node.local import LocalSession
@@ -16,9 +16,9 @@ from relaymesh.node.node import Node
 from relaymesh.node.settings import Durability, MeshSettings
 from relaymesh.node.stats import MeshStats
 from relaymesh.sdk.agent import Agent, Handler, Subscription
-from relaymesh.sdk.compose import checked_fields, compose
-from relaymesh.sdk.delivery import Delivery
-from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, select
+from relaymesh.sdk.compose import compose_all
+from relaymesh.sdk.delivery import Delivery, mark_settled
+from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, redriven, select
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
 from relaymesh.sdk.outcome import FailureTable
 from relaymesh.sdk.place import data_directory
@@ -139,7 +139,7 @@ class Mesh:
         """Publish a batch on one topic, all or none: each a dict of `content` and any field of `send`."""
         address = topic_address(topic)
         origin = MESH_SENDER if sender is None else agent_address(sender, "sender")
-        envelopes, notes, minted = composed(origin, messages, self._session.new_ids, self._limit)
+        envelopes, notes, minted = compose_all(origin, messages, self._session.new_ids, self._limit)
         return receipts_of(self._session.publish(address, envelopes, minted, timeout), notes)
 
     def ack_many(self, deliveries: Sequence[Delivery], *, durable: bool = False) -> None:
@@ -175,10 +175,7 @@ class Mesh:
         if not dry_run and letters:
             change = editing(edit, self._session.new_ids, self._limit)
             sequences = self._session.redrive([letter.key for letter in letters], target, change)
-        return [
-            Redriven(letter.message_id, letter.receiver, target or letter.receiver, sequence)
-            for letter, sequence in zip(letters, sequences, strict=True)
-        ]
+        return redriven(letters, target, sequences)
 
     def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
         """Remove dead letters for good. Answers how many."""
@@ -251,35 +248,3 @@ def settings_of(settings: MeshSettings | None, durability: Durability | None) ->
             hint="give it once",
         )
     return settings
-
-
-def composed(
-    sender: str, messages: Sequence[Mapping[str, Any]], new_ids: Callable[[int], list[str]], limit: int
-) -> tuple[list[Any], dict[int, str], bool]:
-    """Envelopes for one topic, notes on odd delays by position, and whether all ids were made here."""
-    ids = new_ids(len(messages))
-    envelopes = []
-    notes: dict[int, str] = {}
-    minted = True
-    for i, message in enumerate(messages):
-        content, options = checked_fields(i, message)
-        if "to" in options:
-            raise InvalidEnvelope(f"message {i} has a 'to': a topic's subscribers are its recipients")
-        envelope, note = compose(sender, content, ids[i], limit, options)
-        if note is not None:
-            notes[i] = note
-        minted = minted and envelope.id is ids[i]
-        envelopes.append(envelope)
-    return envelopes, notes, minted
-
-
-def mark_settled(deliveries: Sequence[Any], stale: Sequence[int]) -> None:
-    lost = set(stale)
-    for delivery in deliveries:
-        if delivery._lease.token in lost:
-            delivery._lost = True
-        else:
-            delivery._settled = True
-    if lost:
-        names = ", ".join(each.id for each in deliveries if each._lease.token in lost)
-        raise LeaseLost(f"{len(lost)} of {len(deliveries)} leases were lost: {names[:500]}")
