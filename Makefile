@@ -12,10 +12,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 INSTALL := $(BIN)/python -m pip install -qq --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format docs bench acceptance lock clean
+.PHONY: help run test lint format docs bench bench-peers acceptance lock clean
 
 help: ## show this list
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)$$/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
 run: $(VENV)/.runtime ## run the demo: agents, a crash, a reclaimed lease, a dead letter
 	@$(BIN)/relaymesh demo
@@ -39,6 +39,9 @@ docs: $(VENV)/.dev ## write the generated reference pages again
 
 bench: $(VENV)/.bench ## our figures, other queues beside them (ARGS='--quick' takes a minute)
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-peers: $(VENV)/.bench ## the same work on Redis, NATS and RabbitMQ (bench/peers/install.sh installs them)
+	@$(BIN)/python -m bench.peers $(ARGS)
 
 acceptance: $(VENV)/.dev ## four runs on the real clock: load, outage, duplicates, failure (MINUTES=0.5 shortens)
 	@$(BIN)/python -m acceptance $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)

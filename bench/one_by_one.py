@@ -26,9 +26,9 @@ from typing import Any
 from bench.contents import content
 from bench.disk_sync import RawDisk
 from bench.meshes import CAPACITY, settings, until_projected
-from bench.peers import open_peers
 from bench.profiled import Profile
 from bench.quantile import median
+from bench.queues import open_peers
 from relaymesh import Mesh
 
 RECEIVE_S = 0.2

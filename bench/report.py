@@ -177,7 +177,7 @@ def plain(report: Report) -> str:
     for title, make in TABLES:
         head, rows = make(report)
         if rows:
-            parts.append(f"{title}\n{_columns([head, *rows])}")
+            parts.append(f"{title}\n{columns([head, *rows])}")
     failed = [
         f"{key}: {each['error']}" for key, all in report["results"].items() for each in all if "error" in each
     ]
@@ -186,7 +186,7 @@ def plain(report: Report) -> str:
     return "\n\n".join(parts)
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> str:
+def columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(widths[i]) for i, cell in enumerate(row)).rstrip() for row in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
@@ -215,11 +215,11 @@ def markdown(report: Report) -> str:
     for title, make in TABLES:
         head, rows = make(report)
         if rows:
-            parts.append(f"### {title}\n\n{_markdown_table(head, rows)}")
+            parts.append(f"### {title}\n\n{markdown_table(head, rows)}")
     return "\n\n".join(parts)
 
 
-def _markdown_table(head: list[str], rows: list[list[str]]) -> str:
+def markdown_table(head: list[str], rows: list[list[str]]) -> str:
     lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
     return "\n".join(lines)
 
@@ -264,14 +264,14 @@ def _bounds(report: Report, job: str) -> str:
             for key, what in OURS.items()
             if key in good[0]["of_disk"]
         ]
-        text += "\n\n" + _markdown_table(["what", "µs each", "of it not the disk's one sync"], rows)
+        text += "\n\n" + markdown_table(["what", "µs each", "of it not the disk's one sync"], rows)
     profile = report.get("profiles", {}).get(job)
     if profile:
         rows = [
             [f"`{line['function']}`", f"{line['calls']:,}", f"{line['share'] * 100:.1f} %"]
             for line in profile[:PROFILE_LINES]
         ]
-        text += "\n\n" + _markdown_table(["function", "calls", "own time"], rows)
+        text += "\n\n" + markdown_table(["function", "calls", "own time"], rows)
     return text
 
 

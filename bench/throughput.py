@@ -2,8 +2,8 @@
 
 Senders send batches, one after the other, each waiting for its receipts; receivers take batches and ack
 them. Nothing limits the senders but a window on what is not yet acked, so that what is measured
-is a flow and not a queue that fills. The store projects all the while, and the processor time counts
-until it has caught up.
+is a flow and not a queue that fills; a sender that meets it sleeps until an ack opens it again. The store
+projects all the while, and the processor time counts until it has caught up.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from bench.profiled import Profile
 from bench.resident import cpu_by_thread, peak_bytes, rss_bytes
 from relaymesh import AsyncMesh, Mesh, StoreLagging
 from relaymesh.node.settings import Durability
+from relaymesh.sdk.agent import Agent
+from relaymesh.sdk.async_agent import AsyncAgent
 
 SENDERS = {"mesh": {1: 16, 100: 3, 1000: 2}, "async": {1: 64, 100: 4, 1000: 3}}
 """Sends outstanding, by batch: one by one they share syncs, large batches need only overlap."""
 RECEIVERS = {"mesh": {1: 4, 100: 2, 1000: 2}, "async": {1: 16, 100: 2, 1000: 2}}
 WINDOW_BATCHES = 20
 WINDOW_MIN = 2_000
-PAUSE_S = 0.0005
 RECEIVE_S = 0.1
 STALL_S = 0.005
 
@@ -55,6 +56,8 @@ class Traffic:
     deadline: float = 0.0
     done_at: float = 0.0
     sending: int = 0
+    owed: int = 0
+    """Acked messages that have not yet made up a stride."""
 
     def start(self) -> None:
         self.sent = [0] * self.senders
@@ -63,17 +66,21 @@ class Traffic:
         self.deadline = time.perf_counter() + self.seconds
 
     @property
-    def window(self) -> int:
-        return max(WINDOW_MIN, self.batch * WINDOW_BATCHES)
-
-    @property
-    def look_every(self) -> int:
-        """Batches between two looks at the window."""
+    def stride(self) -> int:
+        """Batches that a sender sends between two looks at the window."""
         return max(1, 100 // self.batch)
 
     @property
-    def open(self) -> bool:
-        return sum(self.sent) - sum(self.acked) < self.window
+    def strides(self) -> int:
+        """The window: how many strides may be on their way."""
+        return max(WINDOW_MIN, self.batch * WINDOW_BATCHES) // (self.batch * self.stride)
+
+    def arrived(self, index: int, count: int) -> int:
+        """Note what was acked. Answers how many strides that frees."""
+        self.acked[index] += count
+        self.done_at = time.perf_counter()
+        freed, self.owed = divmod(self.owed + count, self.batch * self.stride)
+        return freed
 
     @property
     def finished(self) -> bool:
@@ -145,19 +152,24 @@ def _thread_run(place: Path, durability: Durability, traffic: Traffic, tracer: P
     with Mesh(place / "data", settings=settings(durability)) as mesh:
         mesh.agent("consumer", capacity=CAPACITY, capacity_bytes=CAPACITY_BYTES)
         before = cpu_by_thread()
+        window = threading.Semaphore(traffic.strides)
+        noting = threading.Lock()
         traffic.start()
         began, cpu = time.perf_counter(), time.process_time()
         threads = [
-            *(threading.Thread(target=_send, args=(mesh, traffic, i)) for i in range(traffic.senders)),
             *(
-                threading.Thread(target=_receive, args=(mesh, traffic, i))
+                threading.Thread(target=_send, args=(mesh, traffic, i, window))
+                for i in range(traffic.senders)
+            ),
+            *(
+                threading.Thread(target=_receive, args=(mesh, traffic, i, window, noting))
                 for i in range(1, traffic.receivers)
             ),
         ]
         for thread in threads:
             thread.start()
         with tracer.running():
-            _receive(mesh, traffic, 0)
+            _receive(mesh, traffic, 0, window, noting)
         for thread in threads:
             thread.join()
         stats = mesh.stats()
@@ -166,29 +178,32 @@ def _thread_run(place: Path, durability: Durability, traffic: Traffic, tracer: P
         return {**_figures(traffic, began, cpu, stats, drain_s), "threads": _difference(before)}
 
 
-def _send(mesh: Mesh, traffic: Traffic, index: int) -> None:
+def _send(mesh: Mesh, traffic: Traffic, index: int, window: threading.Semaphore) -> None:
     agent = mesh.agent(f"producer-{index}")
     batch = [{"to": "consumer", "content": traffic.message} for _ in range(traffic.batch)]
     try:
-        turn = 0
         while time.perf_counter() < traffic.deadline:
-            turn += 1
-            if turn % traffic.look_every == 0 and not traffic.open:
-                time.sleep(PAUSE_S)
-                turn -= 1
-                continue
-            try:
-                agent.send_many(batch)
-            except StoreLagging:
-                traffic.stalls += 1
-                time.sleep(STALL_S)
-                continue
-            traffic.sent[index] += traffic.batch
+            window.acquire()
+            for _ in range(traffic.stride):
+                while not _sent(agent, batch):
+                    traffic.stalls += 1
+                    time.sleep(STALL_S)
+                traffic.sent[index] += traffic.batch
     finally:
         traffic.sending -= 1
 
 
-def _receive(mesh: Mesh, traffic: Traffic, index: int) -> None:
+def _sent(agent: Agent, batch: list[dict[str, Any]]) -> bool:
+    try:
+        agent.send_many(batch)
+    except StoreLagging:
+        return False
+    return True
+
+
+def _receive(
+    mesh: Mesh, traffic: Traffic, index: int, window: threading.Semaphore, noting: threading.Lock
+) -> None:
     agent = mesh.agent("consumer")
     while True:
         deliveries = agent.receive_many(traffic.batch, timeout=RECEIVE_S)
@@ -196,8 +211,10 @@ def _receive(mesh: Mesh, traffic: Traffic, index: int) -> None:
             for delivery in deliveries:
                 _ = delivery.content
             mesh.ack_many(deliveries)
-            traffic.acked[index] += len(deliveries)
-            traffic.done_at = time.perf_counter()
+            with noting:
+                freed = traffic.arrived(index, len(deliveries))
+            if freed:
+                window.release(freed)
         elif traffic.finished:
             return
 
@@ -216,12 +233,13 @@ async def _async_run(
     async with AsyncMesh(place / "data", settings=settings(durability)) as mesh:
         await mesh.agent("consumer", capacity=CAPACITY, capacity_bytes=CAPACITY_BYTES)
         before = cpu_by_thread()
+        window = asyncio.Semaphore(traffic.strides)
         traffic.start()
         began, cpu = time.perf_counter(), time.process_time()
         with tracer.running():
             await asyncio.gather(
-                *(_async_send(mesh, traffic, i) for i in range(traffic.senders)),
-                *(_async_receive(mesh, traffic, i) for i in range(traffic.receivers)),
+                *(_async_send(mesh, traffic, i, window) for i in range(traffic.senders)),
+                *(_async_receive(mesh, traffic, i, window) for i in range(traffic.receivers)),
             )
         stats = await mesh.stats()
         drain_s = await until_projected_async(mesh)
@@ -229,29 +247,30 @@ async def _async_run(
         return {**_figures(traffic, began, cpu, stats, drain_s), "threads": _difference(before)}
 
 
-async def _async_send(mesh: AsyncMesh, traffic: Traffic, index: int) -> None:
+async def _async_send(mesh: AsyncMesh, traffic: Traffic, index: int, window: asyncio.Semaphore) -> None:
     agent = await mesh.agent(f"producer-{index}")
     batch = [{"to": "consumer", "content": traffic.message} for _ in range(traffic.batch)]
     try:
-        turn = 0
         while time.perf_counter() < traffic.deadline:
-            turn += 1
-            if turn % traffic.look_every == 0 and not traffic.open:
-                await asyncio.sleep(PAUSE_S)
-                turn -= 1
-                continue
-            try:
-                await agent.send_many(batch)
-            except StoreLagging:
-                traffic.stalls += 1
-                await asyncio.sleep(STALL_S)
-                continue
-            traffic.sent[index] += traffic.batch
+            await window.acquire()
+            for _ in range(traffic.stride):
+                while not await _async_sent(agent, batch):
+                    traffic.stalls += 1
+                    await asyncio.sleep(STALL_S)
+                traffic.sent[index] += traffic.batch
     finally:
         traffic.sending -= 1
 
 
-async def _async_receive(mesh: AsyncMesh, traffic: Traffic, index: int) -> None:
+async def _async_sent(agent: AsyncAgent, batch: list[dict[str, Any]]) -> bool:
+    try:
+        await agent.send_many(batch)
+    except StoreLagging:
+        return False
+    return True
+
+
+async def _async_receive(mesh: AsyncMesh, traffic: Traffic, index: int, window: asyncio.Semaphore) -> None:
     agent = await mesh.agent("consumer")
     while True:
         deliveries = await agent.receive_many(traffic.batch, timeout=RECEIVE_S)
@@ -259,7 +278,7 @@ async def _async_receive(mesh: AsyncMesh, traffic: Traffic, index: int) -> None:
             for delivery in deliveries:
                 _ = delivery.content
             await mesh.ack_many(deliveries)
-            traffic.acked[index] += len(deliveries)
-            traffic.done_at = time.perf_counter()
+            for _ in range(traffic.arrived(index, len(deliveries))):
+                window.release()
         elif traffic.finished:
             return
