@@ -19,9 +19,10 @@ def check(state: State) -> None:
             if entry.lease is not None:
                 leases[entry.lease.token] = entry.lease
                 assert entry.lease.entry is entry
-                assert entry.lease.grant.leases[entry.lease.token] is entry.lease
                 assert entry.lease.grant.mailbox == mailbox.address
     assert state.leases == leases
+    for grant in {id(lease.grant): lease.grant for lease in leases.values()}.values():
+        assert grant.held == sum(lease.grant is grant for lease in leases.values())
     check_timers(state)
     assert state.wanted == {} or state.stopped
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from relaymesh.kernel.dedup import Seen
-from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.state import State
 
@@ -21,10 +21,6 @@ def durable(state: State) -> dict[str, Any]:
         "unrouted": state.unrouted,
         "subscriptions": list(state.subscriptions),
         "mailboxes": {address: _mailbox(mailbox) for address, mailbox in state.mailboxes.items()},
-        "leases": {
-            token: (lease.grant.mailbox, lease.entry.sequence, lease.grant.holder, lease.grant.remote)
-            for token, lease in sorted(state.leases.items())
-        },
         "letters": [msgspec.to_builtins(letter) for letter in state.letters],
         "dead": state.letters.count,
     }
@@ -55,9 +51,15 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "redrives": entry.redrives,
         "completed": entry.completed,
         "failures": list(entry.failures or ()),
-        "token": None if entry.lease is None else entry.lease.token,
-        "attempt": None if entry.lease is None else entry.lease.attempt,
+        "lease": _lease(entry.lease),
     }
+
+
+def _lease(lease: Lease | None) -> tuple[object, ...]:
+    if lease is None:
+        return ()
+    grant = lease.grant
+    return lease.token, lease.attempt, lease.entry.sequence, grant.mailbox, grant.holder, grant.remote
 
 
 def admitted(state: State) -> dict[tuple[str, str], Seen | tuple[str, int]]:

@@ -38,7 +38,7 @@ class LaneAndTwin(RuleBasedStateMachine):
     @precondition(lambda self: self.lane.runnable)
     @rule(count=st.integers(1, 5))
     def take_a_run(self, count: int) -> None:
-        grant = Grant("box", "holder", 0, 0, {})
+        grant = Grant("box", "holder", 0, 0)
         for _ in range(min(count, len(self.waiting))):
             if self.waiting[0].state == DELAYED:
                 break

@@ -288,3 +288,13 @@ def test_a_paused_reclaim_lets_holders_speak_up_first() -> None:
     mesh.do(Extend(lease.token, MINUTE))
     mesh.advance(10 * SECOND)
     assert mesh.ack(lease) == []
+
+
+def test_every_delivery_of_an_at_most_once_batch_is_settled_whatever_its_priority() -> None:
+    mesh = Driver()
+    box = mesh.agent(delivery_semantics="at_most_once")
+    mesh.send(box, "urgent", priority=1)
+    mesh.send(box, "plain", priority=3)
+    leases = mesh.receive(box, 2)
+    assert len({lease.grant.length for lease in leases}) == 2
+    assert all(lease.grant.settled for lease in leases)

@@ -148,17 +148,19 @@ class LeaseClockAndTwin(SmallSweeps):
 
     @rule(length=times, count=st.integers(1, 4))
     def grant(self, length: int, count: int) -> None:
-        grant = Grant("box", "holder", self.now + length, length, {})
+        grant = Grant("box", "holder", self.now + length, length)
         for _ in range(count):
             entry = self.entry(BOXES[0], self.now)
             lease = Lease(self.sequence, entry, entry.envelope, 1, grant.deadline, grant)
-            self.leases[lease.token] = grant.leases[lease.token] = lease
+            self.leases[lease.token] = lease
+            grant.tokens.append(lease.token)
+            grant.held += 1
             self.twin.append(lease)
         self.clock.add(grant)
 
     def end(self, lease: Lease) -> None:
         self.twin.remove(lease)
-        del lease.grant.leases[lease.token]
+        lease.grant.held -= 1
         del self.leases[lease.token]
 
     @precondition(lambda self: self.twin)
@@ -215,10 +217,11 @@ def test_one_lease_that_is_held_for_long_does_not_keep_the_grants_after_it() -> 
     kept: list[Lease] = []
     for i in range(10 * SWEEP_MIN):
         entry = Entry(letter(), i, 0, 0, 0, 0, 3)
-        grant = Grant("box", "holder", 60_000 + i, 60_000, {})
+        grant = Grant("box", "holder", 60_000 + i, 60_000)
         lease = Lease(i, entry, entry.envelope, 1, grant.deadline, grant)
         if i == 0:
-            leases[0] = grant.leases[0] = lease
+            leases[0] = lease
+            grant.tokens, grant.held = [0], 1
             kept.append(lease)
         clock.add(grant)
     assert len(clock) <= 2 * SWEEP_MIN
@@ -229,7 +232,7 @@ def test_a_lease_extended_again_and_again_stands_there_a_bounded_number_of_times
     leases: dict[int, Lease] = {}
     clock = LeaseClock(leases)
     entry = Entry(letter(), 0, 0, 0, 0, 0, 3)
-    lease = leases[7] = Lease(7, entry, entry.envelope, 1, 0, Grant("box", "holder", 0, 0, {}))
+    lease = leases[7] = Lease(7, entry, entry.envelope, 1, 0, Grant("box", "holder", 0, 0))
     for i in range(10 * SWEEP_MIN):
         lease.deadline = 10_000_000 + i
         clock.extend(lease)

@@ -159,6 +159,13 @@ class Reprioritise(Command):
     priority: int
 
 
+class SetBreaker(Command):
+    """Open a mailbox's circuit breaker until it is closed by hand, or close it. Writes no record."""
+
+    mailbox: str
+    open: bool
+
+
 class ForceDelayed(Command):
     """Make delayed messages due now. Answers how many."""
 

@@ -39,13 +39,15 @@ class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class Admitted:
     """Every id admitted within the window, by target (a mailbox or a topic)."""
 
-    __slots__ = ("_by_target", "_order", "horizon", "remembered_max")
+    __slots__ = ("_by_target", "_order", "horizon", "remembered_max", "stored_through")
 
     def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
         self._by_target: dict[str, dict[str, Entry | Seen]] = {}
         self._order: deque[tuple[Seen, str, str]] = deque()
         self.horizon = -1
         self.remembered_max = remembered_max
+        self.stored_through = 0
+        """While replaying: what was settled below this sequence is in the store, and not remembered here."""
 
     def of(self, target: str) -> dict[str, Entry | Seen]:
         """The ids of one target, to be read and added to in a loop."""
@@ -60,6 +62,10 @@ class Admitted:
         order = self._order
         for entry in entries:
             envelope = entry.envelope
+            if entry.sequence < self.stored_through:
+                del known[envelope.id]
+                self.horizon = max(self.horizon, entry.accepted_at)
+                continue
             seen = Seen(entry.sequence, entry.accepted_at, digest_of(envelope.content), 1, entry.scheduled_at)
             known[envelope.id] = seen
             order.append((seen, target, envelope.id))

@@ -7,6 +7,7 @@ from relaymesh.kernel.commands import Expect, Forgo, Receive, Unexpect
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import READY, Entry, Lease
 from relaymesh.kernel.exits import bury, finish
+from relaymesh.kernel.gate import allowance, note_success, went_out
 from relaymesh.kernel.mailbox import Mailbox, Waiter
 from relaymesh.kernel.records import Granted
 from relaymesh.kernel.step import Delivered
@@ -93,7 +94,8 @@ def _choose(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> list[Entry]
 
 def _pick(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> tuple[list[Entry], list[Entry]]:
     if waiter.correlation_id is None:
-        return mailbox.pick(decision.now, waiter.max)
+        most = allowance(decision, mailbox, waiter.max) if mailbox.gated else waiter.max
+        return mailbox.pick(decision.now, most) if most else ([], [])
     answer = mailbox.first_expected(waiter.correlation_id)
     if answer is None:
         return [], []
@@ -119,8 +121,13 @@ def _grant(
             waiter.lease_ms,
         )
     )
+    if mailbox.gated and waiter.correlation_id is None:
+        went_out(mailbox, leases)
     if mailbox.settings.delivery_semantics == "at_most_once":
+        note_success(decision, mailbox, entries)
         finish(decision, mailbox.address, entries)
+        for lease in leases:  # one grant for each length of lease
+            lease.grant.settled = True
         return leases, state.sequence
     return leases, max([entry.ready_sequence for entry in entries]) + 1
 

@@ -100,9 +100,12 @@ class Grant(msgspec.Struct, gc=False, eq=False):
     holder: str
     deadline: int
     length: int
-    leases: dict[int, Lease]
-    """Those still held, by token: one that ends is taken out, so that no cycle outlives it."""
     remote: bool = False
+    tokens: list[int] = []
+    """Volatile, as is `held`: the tokens given out together, and how many of them are still good."""
+    held: int = 0
+    settled: bool = False
+    """Volatile. Settled before it left (at_most_once): its holder has nothing to settle."""
 
 
 TOKEN_COUNTER_BITS = 40

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from relaymesh.errors import Closed, MeshError
-from relaymesh.kernel import admission, delivery, leases, lifecycle, redrive, settlement
+from relaymesh.kernel import admission, delivery, gate, leases, lifecycle, redrive, settlement
 from relaymesh.kernel.commands import (
     Ack,
     Command,
@@ -32,6 +32,7 @@ from relaymesh.kernel.commands import (
     Release,
     Reprioritise,
     Send,
+    SetBreaker,
     Settle,
     Start,
     Stop,
@@ -72,6 +73,7 @@ DECISIONS: dict[type[Command], Callable[[Decision, Any], Any]] = {
     PurgeDeadLetters: redrive.purge,
     Reprioritise: lifecycle.reprioritise,
     ForceDelayed: lifecycle.force_delayed,
+    SetBreaker: gate.set_breaker,
 }
 
 
@@ -120,4 +122,5 @@ class Kernel:
     def next_event_at(self) -> int:
         """Mesh time at which a `Tick` has something to do."""
         state = self.state
-        return min(state.due.next, state.expiry.next, max(state.lease_clock.next, state.reclaim_at))
+        lease_ends = max(state.lease_clock.next, state.reclaim_at)
+        return min(state.due.next, state.expiry.next, lease_ends, state.wakes.next)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.kernel import gate
 from relaymesh.kernel.commands import (
     ForceDelayed,
     OpenMailbox,
@@ -119,7 +120,10 @@ def tick(decision: Decision, command: Tick) -> int:  # noqa: ARG001 - time passe
 
 
 def let_time_pass(decision: Decision) -> None:
-    """What is due falls due, leases that ran out come back, and what has expired is dead. In this order."""
+    """What is due falls due, leases that ran out come back, what has expired is dead. In this order.
+
+    Then mailboxes that held deliveries back may give some out again.
+    """
     state = decision.state
     now = decision.now
     if state.due.next <= now:
@@ -132,6 +136,9 @@ def let_time_pass(decision: Decision) -> None:
     if state.expiry.next <= now:
         for mailbox, entries in state.expiry.pop_expired(now):
             bury(decision, mailbox, entries, "ttl_expired")
+    if state.wakes.next <= now:
+        for mailbox in state.wakes.pop_due(now):
+            gate.wake(decision, mailbox)
 
 
 def _arrive(decision: Decision, mailbox: Mailbox, entry: Entry) -> None:

@@ -7,11 +7,18 @@ from operator import attrgetter
 
 import msgspec
 
+from relaymesh.kernel.breaker import Breaker
 from relaymesh.kernel.entry import DELAYED, READY, Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
+from relaymesh.kernel.rate import rate_of
 from relaymesh.kernel.schedule import Ready
 from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.timers import NEVER
+
+_limits = attrgetter(
+    *[name for name in MailboxSettings.__struct_fields__ if name.startswith(("breaker", "rate_"))]
+)
 
 
 class Counters(msgspec.Struct, array_like=True, gc=False):
@@ -45,15 +52,18 @@ class Mailbox:
         "address",
         "answered",
         "askers",
+        "breaker",
         "by_priority",
         "bytes",
         "counters",
         "delayed",
         "entries",
         "expected",
+        "gated",
         "halted",
         "lanes",
         "leased",
+        "rate",
         "ready",
         "settings",
         "waiters",
@@ -78,6 +88,24 @@ class Mailbox:
         """Answers somebody asked for by correlation id: kept apart for whoever asked."""
         self.answered: list[str] = []
         """Correlation ids of answers that came while somebody waited for them."""
+        self.limit_anew()
+
+    def limit_anew(self) -> None:
+        """A breaker that is closed, a bucket that is full."""
+        self.breaker = Breaker(self.settings)
+        self.rate = rate_of(self.settings)
+        self.gated = self.rate is not None
+        """Whether deliveries are held back, or may be: see `gate.py`."""
+
+    def configure(self, settings: MailboxSettings) -> None:
+        """Other settings. Breaker and rate begin anew if theirs changed; what a hand opened stays open."""
+        before, self.settings = self.settings, settings
+        if _limits(before) != _limits(settings):
+            held = self.breaker.until == NEVER
+            self.limit_anew()
+            if held:
+                self.breaker.hold()
+                self.gated = True
 
     # -- entries come and go ------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from relaymesh.kernel.contract import TIMEOUT, Rule, retry_limit, rule_for
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.exits import bury, drop, finish, notify
+from relaymesh.kernel.gate import note_failure, note_nothing, note_success
 from relaymesh.kernel.leases import give_back, lease_of
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.records import Acked, Completed, Failure, ReturnCause, Returned
@@ -32,6 +33,7 @@ def ack(decision: Decision, command: Ack) -> list[int]:
             entries = by_mailbox.setdefault(last.mailbox, [])
         entries.append(lease.entry)
     for address, entries in by_mailbox.items():
+        note_success(decision, decision.state.mailboxes[address], entries)
         if command.drop:
             drop(decision, address, entries, Failure(0, decision.now, "dropped"))
         else:
@@ -44,6 +46,7 @@ def settle(decision: Decision, command: Settle) -> list[Receipt]:
     """Ack and send in one step; refused whole if the lease is lost or a send is."""
     lease = lease_of(decision, command.token)
     receipts = accept(decision, command.groups, command.known, command.minted)
+    note_success(decision, decision.state.mailboxes[lease.grant.mailbox], [lease.entry])
     finish(decision, lease.grant.mailbox, [lease.entry])
     decision.after_sync()
     return receipts
@@ -75,6 +78,7 @@ def _defer(decision: Decision, mailbox: Mailbox, lease: Lease, failure: Failure,
     entry = lease.entry
     if entry.deferrals >= mailbox.settings.max_deferrals:
         bury(decision, mailbox, [entry], "deferred_too_often", [failure], alert=True)
+        note_nothing(decision, mailbox)
         decision.after_sync()
         return "dead_letter"
     due = max(until, decision.now)
@@ -99,6 +103,10 @@ def fail(
     entry = lease.entry
     rule = rule_for(mailbox.settings.contract, failure.code)
     limit = retry_limit(rule, entry.envelope.max_retries, mailbox.settings.max_retries)
+    if cause == "expired" or (cause == "nack" and retryable and rule.retries):
+        note_failure(decision, mailbox, lease, expired=cause == "expired")
+    elif cause == "nack":
+        note_success(decision, mailbox, [entry])  # the message is bad, and the receiver well enough to say so
     if not retryable or entry.attempts > limit:
         reason = "retries_exhausted" if retryable and rule.retries else "not_retryable"
         return _exit(decision, mailbox, lease, failure, rule, reason)

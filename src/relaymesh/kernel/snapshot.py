@@ -252,7 +252,7 @@ def _restore_entries(
             piece.failures,
         )
         if piece.held is not None:
-            _restore_lease(state, mailbox, entry, piece.held, grants)
+            _restore_lease(mailbox, entry, piece.held, grants)
         mailbox.entries[entry.sequence] = entry
         mailbox.bytes += len(entry.envelope.content)
         mailbox.by_priority[entry.priority] += 1
@@ -262,19 +262,11 @@ def _restore_entries(
             known[entry.envelope.id] = entry
 
 
-def _restore_lease(
-    state: State,
-    mailbox: Mailbox,
-    entry: Entry,
-    held: Held,
-    grants: Grants,
-) -> None:
+def _restore_lease(mailbox: Mailbox, entry: Entry, held: Held, grants: Grants) -> None:
     key = (mailbox.address, held.holder, held.deadline, held.length, held.remote)
     grant = grants.get(key)
     if grant is None:
-        grant = grants[key] = Grant(mailbox.address, held.holder, held.deadline, held.length, {}, held.remote)
+        grant = grants[key] = Grant(mailbox.address, held.holder, held.deadline, held.length, held.remote)
     entry.state = LEASED
-    entry.lease = lease = Lease(held.token, entry, entry.envelope, entry.attempts, held.deadline, grant)
-    grant.leases[held.token] = lease
-    state.leases[held.token] = lease
+    entry.lease = Lease(held.token, entry, entry.envelope, entry.attempts, held.deadline, grant)
     mailbox.leased += 1

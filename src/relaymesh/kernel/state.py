@@ -45,7 +45,7 @@ from relaymesh.kernel.records import (
     Subscribed,
     Unsubscribed,
 )
-from relaymesh.kernel.timers import DueTimes, Expiry, LeaseClock
+from relaymesh.kernel.timers import DueTimes, Expiry, LeaseClock, Wakes
 from relaymesh.kernel.topics import Subscriptions
 
 BURNING = frozenset({"nack", "expired", "restart"})
@@ -69,6 +69,7 @@ class State:
         self.mailboxes: dict[str, Mailbox] = {}
         self.subscriptions = Subscriptions()
         self.leases: dict[int, Lease] = {}
+        """By token. Volatile, as every index: while replaying, an entry alone knows its lease."""
         self.admitted = Admitted()
         self.letters = DeadLetters()
 
@@ -79,6 +80,7 @@ class State:
         self.due = DueTimes()
         self.expiry = Expiry()
         self.lease_clock = LeaseClock(self.leases)
+        self.wakes = Wakes()
         self.wanted: dict[Mailbox, None] = {}
         """Mailboxes with waiters that may have become servable."""
         self.keep: Callable[[Mailbox, Entry], None] | None = None
@@ -117,7 +119,9 @@ class State:
         """After a replay: build what is volatile."""
         self.live = True
         self.stopped = False
+        self.leases = {}
         self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock(self.leases)
+        self.wakes = Wakes()
         for mailbox in self.mailboxes.values():
             for entry in mailbox.entries.values():
                 if entry.state == DELAYED:
@@ -126,9 +130,17 @@ class State:
                     else:
                         self.due.add(mailbox, entry)
             mailbox.rebuild()
+            mailbox.limit_anew()
             self.expiry.add(mailbox, list(mailbox.entries.values()))
-        for lease in self.leases.values():
-            self.lease_clock.extend(lease)
+            self._find_leases(mailbox)
+
+    def _find_leases(self, mailbox: Mailbox) -> None:
+        for entry in mailbox.entries.values():
+            lease = entry.lease
+            if lease is not None:
+                self.leases[lease.token] = lease
+                lease.grant.held += 1
+                self.lease_clock.extend(lease)
 
     def _fall_due(self, mailbox: Mailbox, entry: Entry) -> None:
         if entry.ready_at == entry.due_at:
@@ -147,12 +159,13 @@ class State:
         if mailbox is None:
             self.mailboxes[record.mailbox] = Mailbox(record.mailbox, record.settings)
             return
-        before, mailbox.settings = mailbox.settings, record.settings
+        before = mailbox.settings
+        mailbox.configure(record.settings)
         if self.live:
             mailbox.ready.configure(record.settings)
+            self.want(mailbox)
             if (before.ordered, before.schedule) != (record.settings.ordered, record.settings.schedule):
                 mailbox.rebuild()
-                self._want(mailbox)
 
     def _subscribed(self, record: Subscribed) -> None:
         self._mailbox_opened(MailboxOpened(1, record.at, record.mailbox, record.settings))
@@ -235,7 +248,7 @@ class State:
             for entry in delayed:
                 self.due.add(mailbox, entry)
             mailbox.make_all_ready([e for e in entries if e.state == READY] if delayed else entries)
-            self._want(mailbox)
+            self.want(mailbox)
             self.expiry.add(mailbox, entries)
 
     def arrive(self, mailbox: Mailbox, entry: Entry) -> None:
@@ -246,9 +259,10 @@ class State:
     def offer(self, mailbox: Mailbox, entry: Entry) -> None:
         """A ready entry may be delivered, and somebody may wait for it. Live only."""
         mailbox.make_ready(entry)
-        self._want(mailbox)
+        self.want(mailbox)
 
-    def _want(self, mailbox: Mailbox) -> None:
+    def want(self, mailbox: Mailbox) -> None:
+        """Serve whoever waits there, at the end of this step. Live only."""
         if mailbox.waiters or mailbox.askers:
             self.wanted[mailbox] = None
 
@@ -258,7 +272,7 @@ class State:
         mailbox = self.mailboxes[record.mailbox]
         entries = mailbox.entries
         token = record.token
-        keep = self.keep
+        keep, live, held = self.keep, self.live, self.leases
         grants: dict[int, Grant] = {}
         leases: list[Lease] = []
         for sequence in record.sequences:
@@ -271,22 +285,24 @@ class State:
             grant = grants.get(length)
             if grant is None:
                 grant = grants[length] = Grant(
-                    record.mailbox, record.holder, record.at + length, length, {}, record.remote
+                    record.mailbox, record.holder, record.at + length, length, record.remote
                 )
             entry.attempts += 1
             entry.state = LEASED
             entry.lease = lease = Lease(token, entry, entry.envelope, entry.attempts, grant.deadline, grant)
-            grant.leases[token] = lease
             leases.append(lease)
-            self.leases[token] = lease
-            if entry.lane is not None:
-                entry.lane.send_out(lease)
+            if live:
+                held[token] = lease
+                grant.tokens.append(token)
+                if entry.lane is not None:
+                    entry.lane.send_out(lease)
             token += 1
         self.next_token = token
         mailbox.leased += len(leases)
         mailbox.counters.delivered += len(leases)
-        if self.live:
+        if live:
             for grant in grants.values():
+                grant.held = len(grant.tokens)
                 self.lease_clock.add(grant)
         return leases
 
@@ -294,8 +310,9 @@ class State:
         """End the entry's lease, if it has one, and cut the links between them."""
         lease = entry.lease
         if lease is not None:
-            del self.leases[lease.token]
-            del lease.grant.leases[lease.token]
+            if self.live:
+                del self.leases[lease.token]
+                lease.grant.held -= 1
             entry.lease = None
             mailbox.leased -= 1
 
@@ -341,7 +358,7 @@ class State:
                 self.expiry.add(mailbox, [entry])
         for lane in by_lane:
             mailbox.reopen(lane)
-        self._want(mailbox)
+        self.want(mailbox)
 
     # -- entries are settled ------------------------------------------------------------------
 
@@ -351,7 +368,8 @@ class State:
         lanes: dict[Lane, None] = {}
         settled: list[Entry] = []
         known = self.admitted.of(mailbox.address)
-        size = 0
+        by_priority = mailbox.by_priority
+        size = leased = 0
         for entry in entries:
             if keep is not None:
                 keep(mailbox, entry)
@@ -360,28 +378,30 @@ class State:
                 lanes[entry.lane] = None
             lease = entry.lease
             if lease is not None:
-                token = lease.token
-                del leases[token]
-                del lease.grant.leases[token]
+                if live:
+                    del leases[lease.token]
+                    lease.grant.held -= 1
                 entry.lease = None
-                mailbox.leased -= 1
+                leased += 1
             elif live:
                 self._leave_queue(mailbox, entry)
             del held[entry.sequence]
-            size += len(entry.envelope.content)
-            mailbox.by_priority[entry.priority] -= 1
+            envelope = entry.envelope
+            size += len(envelope.content)
+            by_priority[entry.priority] -= 1
             if entry.state == DELAYED and entry.ready_at == entry.due_at:
                 mailbox.delayed -= 1
             entry.lane = None
             entry.state = SETTLED
-            if known.get(entry.envelope.id) is entry:
+            if known.get(envelope.id) is entry:
                 settled.append(entry)
         mailbox.bytes -= size
+        mailbox.leased -= leased
         self.admitted.settle(mailbox.address, settled)
         for lane in lanes:
             mailbox.reopen(lane)
         if lanes:
-            self._want(mailbox)
+            self.want(mailbox)
         if live:
             self.expiry.settled(len(entries))
 
@@ -449,7 +469,7 @@ class State:
         if mailbox is not None:
             mailbox.resume(letter.dead_sequence, live=self.live)
             if self.live:
-                self._want(mailbox)
+                self.want(mailbox)
 
     # -- pending entries change ---------------------------------------------------------------
 
@@ -492,7 +512,7 @@ class State:
                 self.expiry.add(mailbox, [entry])
         if self.live:
             self.due.gone(record.count)
-            self._want(mailbox)
+            self.want(mailbox)
 
     def _completed(self, record: Completed) -> None:
         for entry in self._changing(self.mailboxes[record.mailbox], record.sequences):

@@ -58,6 +58,18 @@ class Arrived(msgspec.Struct, frozen=True, gc=False):
     forced: bool = False
 
 
+class BreakerMoved(msgspec.Struct, frozen=True, gc=False):
+    """The circuit breaker of a mailbox opened, let probes out, or closed."""
+
+    mailbox: str
+    state: str
+    why: str
+    retry_rate: float
+    """Of the window that made it open; 0 otherwise."""
+    threshold: float
+    until: int
+
+
 class Step(msgspec.Struct, gc=False, eq=False):
     """Records, which must be durable BEFORE the result and the deliveries are released.
 
@@ -75,8 +87,9 @@ class Step(msgspec.Struct, gc=False, eq=False):
     delivered: list[Delivered] | None = None
     ended: list[Ended] | None = None
     arrived: list[Arrived] | None = None
+    moved: list[BreakerMoved] | None = None
     freed: bool = False
     """Room appeared in some mailbox: senders that wait for it may try again."""
 
 
-__all__ = ["Arrived", "Delivered", "Ended", "Entry", "Receipt", "Step"]
+__all__ = ["Arrived", "BreakerMoved", "Delivered", "Ended", "Entry", "Receipt", "Step"]

@@ -1,6 +1,6 @@
-"""What must happen later: entries that fall due, entries that expire, leases that run out.
+"""What must happen later: entries that fall due, entries that expire, leases that run out, mailboxes to wake.
 
-All three delete lazily: what is settled stays in its structure until its time comes, or until it
+The first three delete lazily: what is settled stays in its structure until its time comes, or until it
 outnumbers the rest and is swept out. They hold names, never entries: what is settled is freed.
 """
 
@@ -180,7 +180,7 @@ class LeaseClock:
     def _held(self, deadline: int, item: Grant | int) -> bool:
         """Whether the item may have a lease that runs out at that deadline."""
         if isinstance(item, Grant):
-            return bool(item.leases)
+            return item.held > 0
         lease = self._leases.get(item)
         return lease is not None and lease.deadline == deadline
 
@@ -193,12 +193,39 @@ class LeaseClock:
         expired: list[Lease] = []
         while self._heap and self._heap[0][0] <= now:
             deadline, _, item = heappop(self._heap)
-            tokens = list(item.leases) if isinstance(item, Grant) else [item]
+            tokens = item.tokens if isinstance(item, Grant) else [item]
             for token in tokens:
                 lease = self._leases.get(token)
                 if lease is not None and lease.deadline == deadline:
                     expired.append(lease)
         return expired
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+
+class Wakes:
+    """Mailboxes that hold deliveries back, by the time they may give some out again."""
+
+    __slots__ = ("_heap", "_ties", "next")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Mailbox]] = []
+        self._ties = 0
+        self.next = NEVER
+
+    def add(self, mailbox: Mailbox, when: int) -> None:
+        self._ties += 1
+        heappush(self._heap, (when, self._ties, mailbox))
+        self.next = self._heap[0][0]
+
+    def pop_due(self, now: int) -> list[Mailbox]:
+        """Each once, in the order of their times."""
+        due: dict[Mailbox, None] = {}
+        while self._heap and self._heap[0][0] <= now:
+            due[heappop(self._heap)[2]] = None
+        self.next = self._heap[0][0] if self._heap else NEVER
+        return list(due)
 
     def __len__(self) -> int:
         return len(self._heap)

@@ -29,6 +29,7 @@ from relaymesh.kernel.commands import (
     Redrive,
     Release,
     Reprioritise,
+    SetBreaker,
     Settle,
     Subscribe,
     Tick,
@@ -334,6 +335,9 @@ class AsyncLocalSession:
     async def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int:
         changed: int = await self._execute(Reprioritise(mailbox, ids, priority))
         return changed
+
+    async def set_breaker(self, mailbox: str, *, open: bool) -> None:
+        await self._execute(SetBreaker(mailbox, open))
 
     async def deliver_due(self) -> int:
         arrived: int = await self._execute(Tick())

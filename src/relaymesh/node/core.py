@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
@@ -141,7 +140,7 @@ class Core:
                     open_latch()
             if self.kernel.next_event_at < self.timer_at:
                 self.on_timer()
-        if step.ended is not None or step.arrived is not None:
+        if step.ended is not None or step.arrived is not None or step.moved is not None:
             log_step(step)
         return step
 
@@ -240,7 +239,7 @@ class Core:
         if records:
             events = through - self.written
             try:
-                self.journal.append(encode_records(records), events, time.time_ns())
+                self.journal.append(encode_records(records), events, self.time.wall_ns())
             except Exception as error:
                 raise self._die(error) from error
             except BaseException as error:

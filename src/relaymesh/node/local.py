@@ -25,6 +25,7 @@ from relaymesh.kernel.commands import (
     Redrive,
     Release,
     Reprioritise,
+    SetBreaker,
     Settle,
     Subscribe,
     Tick,
@@ -195,6 +196,9 @@ class LocalSession:
     def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int:
         changed: int = self._execute(Reprioritise(mailbox, ids, priority))
         return changed
+
+    def set_breaker(self, mailbox: str, *, open: bool) -> None:
+        self._execute(SetBreaker(mailbox, open))
 
     def deliver_due(self) -> int:
         arrived: int = self._execute(Tick())

@@ -1,11 +1,12 @@
-"""The one place where failures and late arrivals are logged, always with the same fields."""
+"""The one place where failures, late arrivals and breakers are logged, always with the same fields."""
 
 from __future__ import annotations
 
 import logging
 
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.step import Arrived, Ended, Step
+from relaymesh.kernel.step import Arrived, BreakerMoved, Ended, Step
+from relaymesh.kernel.timers import NEVER
 from relaymesh.wire.envelope import iso
 
 log = logging.getLogger("relaymesh.delivery")
@@ -15,6 +16,8 @@ alerts = logging.getLogger("relaymesh.alert")
 def log_step(step: Step) -> None:
     for ended in step.ended or ():
         _log_ended(ended)
+    for moved in step.moved or ():
+        _log_moved(moved)
     forced = 0
     for arrived in step.arrived or ():
         forced += arrived.forced
@@ -46,6 +49,23 @@ def _log_ended(ended: Ended) -> None:
     log.log(level, "delivery ended: %s reason=%s", text, ended.reason, extra=fields)
     if ended.alert:
         alerts.error("dead letter: %s reason=%s", text, ended.reason, extra=fields)
+
+
+def _log_moved(moved: BreakerMoved) -> None:
+    until = ""
+    if moved.state == "open":
+        until = "closed by hand" if moved.until == NEVER else iso(moved.until)
+    fields = {
+        "mailbox": moved.mailbox,
+        "breaker": moved.state,
+        "why": moved.why,
+        "retry_rate": round(moved.retry_rate, 4),
+        "threshold": moved.threshold,
+        "until": until,
+    }
+    level = logging.WARNING if moved.state == "open" else logging.INFO
+    text = " ".join(f"{name}={value}" for name, value in fields.items())
+    alerts.log(level, "circuit breaker: %s", text, extra=fields)
 
 
 def _log_arrived(arrived: Arrived) -> None:

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from relaymesh.kernel.breaker import Breaker
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.timers import NEVER
+from relaymesh.wire.envelope import iso
 
 if TYPE_CHECKING:
     from relaymesh.node.node import Node
@@ -37,10 +40,18 @@ class MailboxStats(msgspec.Struct, frozen=True, kw_only=True):
     """Dead letters that nobody has redriven or purged yet."""
     low_starvation_count: int
     delivery_semantics: str
+    breaker: str
+    """The circuit breaker: `closed`, `half-open`, or `open until <when>: <why>`."""
+    breaker_opened: int
+    """How often it has opened since the start."""
+    recent_retry_rate: float
+    """Failures per delivery that ended in the breaker's window (10 min); what it judges by."""
+    rate_limited: int
+    """How often since the start deliveries that were ready had to wait for the rate limit."""
 
     @property
     def retry_rate(self) -> float:
-        """Retries per delivery."""
+        """Retries per delivery, of all time."""
         return self.retried / self.delivered if self.delivered else 0.0
 
 
@@ -70,13 +81,14 @@ class MeshStats(msgspec.Struct, frozen=True, kw_only=True):
 
 def stats_of(node: Node, kernel: Kernel) -> MeshStats:
     state = kernel.state
+    now = node.time.now()
     letters: dict[str, int] = {}
     for letter in state.letters:
         if letter.status == "pending":
             letters[letter.mailbox] = letters.get(letter.mailbox, 0) + 1
     return MeshStats(
         mailboxes={
-            address: _mailbox(box, letters.get(address, 0)) for address, box in state.mailboxes.items()
+            address: _mailbox(box, letters.get(address, 0), now) for address, box in state.mailboxes.items()
         },
         sequence=state.sequence,
         synced=node.core.synced,
@@ -89,7 +101,7 @@ def stats_of(node: Node, kernel: Kernel) -> MeshStats:
     )
 
 
-def _mailbox(box: Mailbox, dead_letters: int) -> MailboxStats:
+def _mailbox(box: Mailbox, dead_letters: int, now: int) -> MailboxStats:
     counters = box.counters
     return MailboxStats(
         pending=len(box.entries),
@@ -111,4 +123,14 @@ def _mailbox(box: Mailbox, dead_letters: int) -> MailboxStats:
         dead_letters=dead_letters,
         low_starvation_count=box.ready.low_starvation_count,
         delivery_semantics=box.settings.delivery_semantics,
+        breaker=_breaker(box.breaker),
+        breaker_opened=box.breaker.opened,
+        recent_retry_rate=box.breaker.retry_rate(now),
+        rate_limited=0 if box.rate is None else box.rate.limited,
     )
+
+
+def _breaker(breaker: Breaker) -> str:
+    if breaker.state != "open":
+        return breaker.state
+    return f"open until {'closed' if breaker.until == NEVER else iso(breaker.until)}: {breaker.why}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import Empty, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.entry import SETTLED, Entry, Lease
+from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.receipt import Receipt
@@ -43,11 +43,19 @@ class Inbox:
     def _deliveries(self, leases: Sequence[Lease]) -> list[Delivery]:
         mesh = self._mesh
         table = mesh._table_of(self.address)
-        return [Delivery(mesh, lease, table, lease.entry.state == SETTLED) for lease in leases]
+        return [Delivery(mesh, lease, table, lease.grant.settled) for lease in leases]
 
     def peek(self, limit: int = 100) -> list[Entry]:
         """What is pending, in the order of acceptance, without taking it."""
         return self._mesh._session.peek(self.address, limit)
+
+    def open_breaker(self) -> None:
+        """Give nothing out until `close_breaker` or the next start: messages wait, and none fails."""
+        self._mesh._session.set_breaker(self.address, open=True)
+
+    def close_breaker(self) -> None:
+        """Give out again what waits, whatever opened the breaker."""
+        self._mesh._session.set_breaker(self.address, open=False)
 
     def handle(self, handler: Handler) -> Handler:
         """Decorator: run the handler for every delivery. A handler that raises has failed."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import Empty, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.entry import SETTLED, Entry, Lease
+from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.sdk.agent import checked_answer
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import AsyncDelivery
@@ -44,11 +44,19 @@ class AsyncInbox:
     def _deliveries(self, leases: Sequence[Lease]) -> list[AsyncDelivery]:
         mesh = self._mesh
         table = mesh._table_of(self.address)
-        return [AsyncDelivery(mesh, lease, table, lease.entry.state == SETTLED) for lease in leases]
+        return [AsyncDelivery(mesh, lease, table, lease.grant.settled) for lease in leases]
 
     async def peek(self, limit: int = 100) -> list[Entry]:
         """What is pending, in the order of acceptance, without taking it."""
         return await self._mesh._session.peek(self.address, limit)
+
+    async def open_breaker(self) -> None:
+        """Give nothing out until `close_breaker` or the next start: messages wait, and none fails."""
+        await self._mesh._session.set_breaker(self.address, open=True)
+
+    async def close_breaker(self) -> None:
+        """Give out again what waits, whatever opened the breaker."""
+        await self._mesh._session.set_breaker(self.address, open=False)
 
     def handle(self, handler: AsyncHandler) -> AsyncHandler:
         """Decorator: run the handler for every delivery. A handler that raises has failed."""

@@ -29,6 +29,15 @@ class MailboxOptions(TypedDict, total=False):
     backoff_jitter: float
     max_deferrals: int
     halt_on_dead_letter: bool
+    breaker: bool
+    breaker_retry_rate: float
+    breaker_window_ms: int
+    breaker_min_outcomes: int
+    breaker_failures: int
+    breaker_open_ms: int
+    breaker_probes: int
+    rate_per_s: float
+    rate_burst: int
 
 
 def mailbox_settings(

@@ -1,0 +1,137 @@
+"""What stands between a mailbox and its receivers: the circuit breaker and the rate limit.
+
+The one place where deliveries are held back (`allowance`, `went_out`) and the one where their
+outcomes are noted (`note_success`, `note_failure`). A mailbox whose breaker is closed and which has
+no rate limit is not `gated` and never asks.
+
+Answers that somebody waits for by correlation id pass freely and are no outcomes: they are taken by
+whoever asked, not pushed at a receiver.
+"""
+
+from __future__ import annotations
+
+from relaymesh.kernel.commands import SetBreaker
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.step import BreakerMoved
+
+# -- holding back -----------------------------------------------------------------------------
+
+
+def allowance(decision: Decision, mailbox: Mailbox, most: int) -> int:
+    """How many deliveries a gated mailbox may give out now, up to `most`."""
+    breaker, rate = mailbox.breaker, mailbox.rate
+    if breaker.state != "closed":
+        most = min(most, breaker.allowance(decision.state.leases))
+    if rate is None or not most:
+        return most
+    tokens = rate.available(decision.now)
+    if not tokens and mailbox.ready and rate.waits_until <= decision.now:
+        rate.limited += 1
+        rate.waits_until = rate.next_at()
+        decision.state.wakes.add(mailbox, rate.waits_until)
+    return min(most, tokens)
+
+
+def went_out(mailbox: Mailbox, leases: list[Lease]) -> None:
+    """A gated mailbox gave these out: they cost a token each, and of a breaker on trial they are probes."""
+    if mailbox.rate is not None:
+        mailbox.rate.spend(len(leases))
+    if mailbox.breaker.state == "half-open":
+        mailbox.breaker.probes.update([lease.token for lease in leases])
+
+
+def wake(decision: Decision, mailbox: Mailbox) -> None:
+    """The time a mailbox waited for has come: tokens are there, or the breaker lets probes out."""
+    state = decision.state
+    if state.mailboxes.get(mailbox.address) is not mailbox:
+        return
+    breaker = mailbox.breaker
+    if breaker.state == "open" and breaker.until <= decision.now:
+        breaker.try_out()
+        _moved(decision, mailbox, f"{mailbox.settings.breaker_probes} probes may go out")
+    state.want(mailbox)
+
+
+# -- outcomes ---------------------------------------------------------------------------------
+
+
+def note_success(decision: Decision, mailbox: Mailbox, entries: list[Entry]) -> None:
+    """The receiver has dealt with leased entries, for good or ill: it is well. Call it before they settle."""
+    breaker = mailbox.breaker
+    expected = mailbox.expected
+    if expected:
+        entries = [entry for entry in entries if entry.envelope.correlation_id not in expected]
+    if breaker.state == "closed":
+        if entries:
+            breaker.succeeded(decision.now, len(entries))
+        return
+    for entry in entries:
+        if entry.lease is not None and breaker.probe_passed(entry.lease.token):
+            decision.state.want(mailbox)
+    if breaker.state == "half-open" and breaker.proven:
+        _close(decision, mailbox, f"{breaker.passed} probes passed")
+
+
+def note_failure(decision: Decision, mailbox: Mailbox, lease: Lease, *, expired: bool) -> None:
+    """The receiver failed at something that may yet succeed, or fell silent."""
+    breaker = mailbox.breaker
+    if breaker.state == "closed":
+        if lease.envelope.correlation_id in mailbox.expected:
+            return
+        why = breaker.failed(decision.now, expired=expired)
+    elif breaker.state == "half-open" and lease.token in breaker.probes:
+        why = "a probe failed"
+    else:
+        return
+    if why:
+        rate = breaker.retry_rate(decision.now)
+        breaker.open(decision.now, why)
+        mailbox.gated = True
+        decision.state.wakes.add(mailbox, breaker.until)
+        _moved(decision, mailbox, why, rate)
+
+
+def note_nothing(decision: Decision, mailbox: Mailbox) -> None:
+    """A delivery ended without saying how the receiver is; if it was a probe, another may go out."""
+    if mailbox.gated:
+        decision.state.want(mailbox)
+
+
+# -- by hand ----------------------------------------------------------------------------------
+
+
+def set_breaker(decision: Decision, command: SetBreaker) -> None:
+    """Open until it is closed again by hand, or close at once. Volatile like the breaker itself."""
+    mailbox = decision.mailbox(command.mailbox)
+    if command.open:
+        mailbox.breaker.hold()
+        mailbox.gated = True
+        _moved(decision, mailbox, "by hand")
+    elif mailbox.breaker.state != "closed":
+        _close(decision, mailbox, "by hand")
+    decision.after_write()
+
+
+def _close(decision: Decision, mailbox: Mailbox, why: str) -> None:
+    mailbox.breaker.close()
+    mailbox.gated = mailbox.rate is not None
+    _moved(decision, mailbox, why)
+    decision.state.want(mailbox)
+
+
+def _moved(decision: Decision, mailbox: Mailbox, why: str, retry_rate: float = 0.0) -> None:
+    breaker, step = mailbox.breaker, decision.step
+    if step.moved is None:
+        step.moved = []
+    step.moved.append(
+        BreakerMoved(
+            mailbox.address,
+            breaker.state,
+            why,
+            retry_rate,
+            mailbox.settings.breaker_retry_rate,
+            breaker.until,
+        )
+    )
