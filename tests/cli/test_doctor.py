@@ -9,8 +9,8 @@ from tests.cli.running import Cli
 from tests.cli.test_journal import damage
 
 CHECKS = [
-    "python", "clocks", "directory", "disk", "sync", "lock", "journal", "checkpoint", "replay", "mesh time",
-    "store", "integrity", "dead letters",
+    "python", "clocks", "directory", "disk", "sync", "lock", "journal", "mirror", "checkpoint", "replay",
+    "mesh time", "store", "integrity", "dead letters",
 ]  # fmt: skip
 
 

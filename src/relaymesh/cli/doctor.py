@@ -27,8 +27,10 @@ from relaymesh.errors import MeshError
 from relaymesh.journal import JournalSettings, Report, read_owner, verify
 from relaymesh.journal.checkpoint import list_checkpoints, read_checkpoint
 from relaymesh.journal.frame import BadFrame
-from relaymesh.journal.layout import LOCK
+from relaymesh.journal.layout import INCOMPLETE, LOCK
+from relaymesh.journal.standing import standing_of
 from relaymesh.node.disk import RealDisk
+from relaymesh.node.mirroring import noted_mirror
 from relaymesh.node.opening import STORE_FILE
 from relaymesh.store.connect import connect_reader, read_back
 from relaymesh.store.queries import QUERIES
@@ -126,6 +128,7 @@ def examine(path: Path) -> Iterator[Check]:
         checks += [
             ("lock", _lock),
             ("journal", _journal),
+            ("mirror", _mirror),
             ("checkpoint", _checkpoint),
             ("replay", _replay),
             ("mesh time", _mesh_time),
@@ -243,6 +246,32 @@ def _journal(patient: Patient) -> Check:
             "journal", "note", f"{found}; a torn tail nobody was promised is dropped at the next start"
         )
     return Check("journal", "ok", f"{found}; every byte reads back")
+
+
+def _mirror(patient: Patient) -> Check:
+    """Where the mirror lies and how far it has come, by its names and its mark; verify reads it all."""
+    noted = noted_mirror(patient.path, patient.disk)
+    if noted is None:
+        return Check("mirror", "ok", "none: this disk alone holds the journal")
+    path, mode = noted
+    words = mode.replace("_", " ")
+    if not (path / "journal").is_dir():
+        return Check("mirror", "fail", f"{words}: {path} is not there", f"mount {path}, and start the node")
+    disk = RealDisk(path)
+    if disk.exists(INCOMPLETE):
+        return Check("mirror", "note", f"{words}: {path} is being filled, or was", "start the node")
+    theirs, ours = standing_of(disk), standing_of(patient.disk)
+    compare = f"relaymesh journal verify --mirror {path}"
+    if theirs.acknowledged > ours.next_sequence:
+        return Check("mirror", "fail", f"{words}: {path} holds more than this directory", compare)
+    behind = max(0, ours.acknowledged - theirs.next_sequence)
+    found = f"{words}: {path} is {f'{behind} events behind' if behind else 'in step'}"
+    if path.stat().st_dev == patient.path.stat().st_dev:
+        found = f"{found}, on the same disk: it dies with it"
+        return Check("mirror", "note", found, "name a directory on another disk as the mirror")
+    if behind and mode == "required" and not patient.held:
+        return Check("mirror", "note", f"{found}: the next start brings it in step", compare)
+    return Check("mirror", "note" if behind else "ok", found, compare if behind else None)
 
 
 def _checkpoint(patient: Patient) -> Check:

@@ -13,19 +13,30 @@ from typing import Annotated, Any
 import typer
 
 from relaymesh.cli import options
+from relaymesh.cli.asking import confirm
 from relaymesh.cli.events import EventRows, operation_of
 from relaymesh.cli.failure import CheckFailed
 from relaymesh.cli.moments import bytes_text
 from relaymesh.cli.options import begin
 from relaymesh.cli.output import json_text
 from relaymesh.cli.table import Column, printable, short_address
-from relaymesh.journal import FIRST_SEQUENCE, Report, list_segments, read_frames, verify
-from relaymesh.journal.layout import ARCHIVE
+from relaymesh.errors import JournalDamaged, MeshError, NotFound
+from relaymesh.journal import (
+    FIRST_SEQUENCE,
+    Comparison,
+    Report,
+    compare,
+    list_segments,
+    read_frames,
+    restore_from,
+    verify,
+)
+from relaymesh.journal.layout import ARCHIVE, LOCK
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.node.disk import RealDisk
 from relaymesh.wire.records import decode_records
 
-app = typer.Typer(help="The journal: read it, verify it, measure it. Never changes it.")
+app = typer.Typer(help="The journal: read it, verify it, measure it, restore it from a mirror.")
 
 LOOK_BACK = 200_000
 """Events read before --from, to learn the ids of messages that were accepted earlier."""
@@ -75,18 +86,140 @@ def _events(path: Path, start: int, full: bool) -> Iterator[dict[str, Any]]:
 
 
 @app.command("verify")
-def verify_journal(context: typer.Context, directory: options.Dir = None, json: options.Json = False) -> None:
-    """Read every byte of the journal and say whether it reads back. Exit code 9 when something does not."""
+def verify_journal(
+    context: typer.Context,
+    mirror: Annotated[
+        Path | None, typer.Option("--mirror", metavar="PATH", help="Verify its mirror too, and compare.")
+    ] = None,
+    directory: options.Dir = None,
+    json: options.Json = False,
+) -> None:
+    """Read every byte of the journal and say whether it reads back. Exit code 9 when something does not.
+
+    With --mirror both directories are read, and compared frame by frame.
+    """
     call = begin(context, directory, json)
+    if mirror is not None:
+        _verify_both(call, _existing_mirror(mirror))
+        return
     report = verify(RealDisk(call.existing()))
     call.output.record(report_fields(report, nested=call.output.json))
     if report.damage:
-        first = report.damage[0]
-        places = "1 place" if len(report.damage) == 1 else f"{len(report.damage)} places"
         raise CheckFailed(
-            f"the journal is damaged in {places}, first in {first.segment} at offset {first.offset}",
-            hint="restore the named files from a copy; delete nothing",
+            _damage_text("the journal", report), hint="restore the named files from a copy; delete nothing"
         )
+
+
+def _damage_text(what: str, report: Report) -> str:
+    first = report.damage[0]
+    places = "1 place" if len(report.damage) == 1 else f"{len(report.damage)} places"
+    return f"{what} is damaged in {places}, first in {first.segment} at offset {first.offset}"
+
+
+def _existing_mirror(path: Path) -> Path:
+    if not (path / "journal").is_dir():
+        raise NotFound(f"there is no journal in {path}", hint="name the directory that is the mirror")
+    return path
+
+
+def _verify_both(call: options.Call, mirror: Path) -> None:
+    disk = RealDisk(call.existing())
+    found = compare(disk, RealDisk(mirror))
+    call.output.record(_comparison_fields(found, nested=call.output.json))
+    waiting = found.behind and _is_held(disk)  # its node runs: what is missing may be on its way
+    if found.whole == "both" or (waiting and found.whole == "the data directory" and not found.mirror.damage):
+        return
+    raise CheckFailed(_why_not_both(found), hint=_way_out(found, disk.root, mirror))
+
+
+def _why_not_both(found: Comparison) -> str:
+    reasons = []
+    if found.primary.damage:
+        reasons.append(_damage_text("the data directory", found.primary))
+    if found.mirror.damage:
+        reasons.append(_damage_text("the mirror", found.mirror))
+    if found.behind:
+        reasons.append(f"the mirror lacks {found.behind} acknowledged events")
+    if found.ahead:
+        reasons.append(f"the data directory lacks {found.ahead} acknowledged events")
+    if not reasons and found.differences:
+        first = found.differences[0]
+        reasons.append(f"they differ in {first.file} at offset {first.offset}: {first.why}")
+    return "; ".join(reasons)
+
+
+def _way_out(found: Comparison, root: Path, mirror: Path) -> str:
+    if found.whole == "the mirror":
+        return f"relaymesh journal restore --from {mirror} --dir {root}"
+    if found.whole == "the data directory":
+        return "move the mirror away: the next start fills it anew; or, if it is only behind, start the node"
+    return "keep both as they are; the report names what still reads back"
+
+
+def _is_held(disk: RealDisk) -> bool:
+    try:
+        disk.lock(LOCK).release()
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _comparison_fields(found: Comparison, *, nested: bool) -> dict[str, Any]:
+    counts = {"whole": found.whole, "behind": found.behind, "ahead": found.ahead}
+    sides = {"primary": found.primary, "mirror": found.mirror}
+    if nested:
+        differences = [{"file": x.file, "offset": x.offset, "why": x.why} for x in found.differences]
+        reports = {name: report_fields(report, nested=True) for name, report in sides.items()}
+        return counts | reports | {"differences": differences}
+    told: dict[str, Any] = dict(counts)
+    for name, report in sides.items():
+        fields = report_fields(report, nested=False)
+        told[name] = f"{fields['result']}, {report.events} events in {report.segments} segments"
+        if report.damage:
+            told[f"{name}_damage"] = fields["damage"]
+    told["differences"] = "; ".join(f"{x.file} at {x.offset}: {x.why}" for x in found.differences) or "none"
+    return told
+
+
+@app.command("restore")
+def restore(
+    context: typer.Context,
+    mirror: Annotated[Path, typer.Option("--from", metavar="MIRROR", help="The mirror to restore from.")],
+    yes: options.Yes = False,
+    directory: options.Dir = None,
+    json: options.Json = False,
+) -> None:
+    """Make the data directory anew from a mirror. What lies there is set aside in it, not deleted.
+
+    The mirror is verified first. Asks, or needs --yes, when the directory may hold what the mirror lacks.
+    """
+    call = begin(context, directory, json)
+    source = RealDisk(_existing_mirror(mirror))
+    if call.path.resolve() == mirror.resolve():
+        raise NotFound("the data directory and the mirror are the same directory", hint="name both")
+    aside = f"set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+    try:
+        done = restore_from(source, RealDisk(call.path), aside, lambda why: confirm(f"{why} Go on?", yes=yes))
+    except JournalDamaged as error:
+        raise _not_from(mirror, error) from error
+    call.output.record(
+        {
+            "restored": str(call.path),
+            "from": str(mirror),
+            "events": done.report.events,
+            "next_sequence": done.report.next_sequence,
+            "segments": done.report.segments,
+            "checkpoints": done.report.checkpoints,
+            "bytes": done.bytes,
+            "aside": str(call.path / done.aside) if done.aside else None,
+        }
+    )
+
+
+def _not_from(mirror: Path, error: JournalDamaged) -> MeshError:
+    return JournalDamaged(
+        f"nothing is restored from {mirror}: {error.message}", hint="relaymesh journal verify --dir MIRROR"
+    )
 
 
 def report_fields(report: Report, *, nested: bool) -> dict[str, Any]:

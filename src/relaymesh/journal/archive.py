@@ -27,11 +27,11 @@ def archive_behind(disk: Disk, sequence: int) -> list[str]:
 
     With fewer than two checkpoints nothing moves. The older one stays a fallback that needs no archive.
     """
-    kept = list_checkpoints(disk)[:KEPT]
-    if len(kept) < KEPT:
-        return []
-    moved = [each for each in _behind(disk, min(sequence, *kept)) if each.folder == JOURNAL]
     try:
+        kept = list_checkpoints(disk)[:KEPT]
+        if len(kept) < KEPT:
+            return []
+        moved = [each for each in _behind(disk, min(sequence, *kept)) if each.folder == JOURNAL]
         for segment in moved:
             disk.rename(segment.path, f"{ARCHIVE}/{segment.name.file}")
         if moved:
@@ -48,20 +48,20 @@ def drop_archived(disk: Disk, before_ns: int) -> list[str]:
     Only while both kept checkpoints read back whole: a damaged one may need the archive, and the
     journal is never deleted on the word of a file that cannot be read.
     """
-    kept = list_checkpoints(disk)[:KEPT]
-    if len(kept) < KEPT or not all(_is_whole(disk, sequence) for sequence in kept):
-        return []
     dropped: list[str] = []
-    segments = list_segments(disk)
-    for segment, successor in zip(_behind(disk, min(kept)), segments[1:], strict=False):
-        if segment.folder != ARCHIVE or _created_at_ns(disk, successor) >= before_ns:
-            break
-        try:
+    try:
+        kept = list_checkpoints(disk)[:KEPT]
+        if len(kept) < KEPT or not all(_is_whole(disk, sequence) for sequence in kept):
+            return []
+        segments = list_segments(disk)
+        for segment, successor in zip(_behind(disk, min(kept)), segments[1:], strict=False):
+            if segment.folder != ARCHIVE or _created_at_ns(disk, successor) >= before_ns:
+                break
             disk.remove(segment.path)
             disk.sync_folder(ARCHIVE)  # one by one: a crash must not leave a hole in the middle
-        except OSError as error:
-            raise DirectoryError(f"dropping {segment.path} failed: {error}") from error
-        dropped.append(segment.name.file)
+            dropped.append(segment.name.file)
+    except OSError as error:
+        raise DirectoryError(f"dropping archived segments failed: {error}") from error
     return dropped
 
 

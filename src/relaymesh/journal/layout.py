@@ -6,23 +6,29 @@
     journal/      segments, the newest one live
     archive/      segments behind the checkpoints, under the same names
     checkpoints/  the newest two
+    mirror        where this directory's mirror lies; see `mirror.py`
+    incomplete    the directory is being filled from another one; it must not be used yet
 
 A file whose name ends in `.new` was being made when a process died; it never counts.
 """
 
 from __future__ import annotations
 
-from relaymesh.errors import DirectoryError, DirectoryInUse
+from relaymesh.errors import DirectoryError, DirectoryInUse, JournalDamaged
 from relaymesh.journal.disk import Disk, Lock
 
 __all__ = [
     "ARCHIVE",
     "CHECKPOINTS",
     "EPOCH",
+    "INCOMPLETE",
     "JOURNAL",
     "LOCK",
     "MARK",
+    "MIRROR",
     "NEW",
+    "check_complete",
+    "pairs_in",
     "prepare",
     "read_owner",
     "take_lock",
@@ -34,7 +40,11 @@ CHECKPOINTS = "checkpoints"
 LOCK = "lock"
 EPOCH = "epoch"
 MARK = "mark"
+MIRROR = "mirror"
+INCOMPLETE = "incomplete"
 NEW = ".new"
+
+_FILL_AGAIN = "a mirror is filled when its node starts, a data directory by `relaymesh journal restore`"
 
 
 def prepare(disk: Disk) -> None:
@@ -72,8 +82,13 @@ def take_lock(disk: Disk) -> Lock:
 
 def read_owner(disk: Disk) -> dict[str, str]:
     """What the holder of the lock wrote about itself; empty when nothing can be read."""
+    return pairs_in(disk, LOCK)
+
+
+def pairs_in(disk: Disk, name: str) -> dict[str, str]:
+    """The `key value` lines of a small text file; empty when nothing can be read."""
     try:
-        file = disk.open(LOCK, write=False)
+        file = disk.open(name, write=False)
     except OSError:
         return {}
     try:
@@ -84,3 +99,10 @@ def read_owner(disk: Disk) -> dict[str, str]:
         file.close()
     pairs = (line.partition(" ") for line in text.splitlines())
     return {key: value for key, _, value in pairs if value}
+
+
+def check_complete(disk: Disk) -> None:
+    """Raise `JournalDamaged` when the directory was being filled from another one and that did not end."""
+    if disk.exists(INCOMPLETE):
+        why = pairs_in(disk, INCOMPLETE).get("why", "it was being filled from another directory")
+        raise JournalDamaged(f"this data directory is not complete: {why}", hint=_FILL_AGAIN)

@@ -90,5 +90,9 @@ def open_mark(disk: Disk) -> File:
     if disk.exists(MARK):
         return disk.open(MARK)
     file = disk.open(MARK, create=True)
-    disk.sync_folder("")
+    try:
+        disk.sync_folder("")
+    except BaseException:
+        file.close()
+        raise
     return file

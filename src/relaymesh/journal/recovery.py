@@ -22,8 +22,9 @@ from relaymesh.journal.checkpoint import Checkpoint, checkpoint_chunks, newest_c
 from relaymesh.journal.disk import Disk, Lock
 from relaymesh.journal.epoch import read_epoch, write_epoch
 from relaymesh.journal.frame import Frame
-from relaymesh.journal.layout import JOURNAL, prepare, remove_unfinished, take_lock
+from relaymesh.journal.layout import JOURNAL, check_complete, prepare, remove_unfinished, take_lock
 from relaymesh.journal.mark import Mark, read_mark
+from relaymesh.journal.mirror import HeldMirror, Mirror
 from relaymesh.journal.scan import SegmentReader, Walk
 from relaymesh.journal.segment import (
     FIRST_SEQUENCE,
@@ -47,9 +48,10 @@ log = logging.getLogger("relaymesh.journal")
 T = TypeVar("T")
 
 
-def recover(disk: Disk, settings: JournalSettings | None = None) -> Recovery:
+def recover(disk: Disk, settings: JournalSettings | None = None, mirror: Mirror | None = None) -> Recovery:
     """Take the directory and find its checkpoint; the new epoch is durable when this returns.
 
+    A mirror is taken too, and brought in step by `open_writer`: not before all of `journal/` has read back.
     Raises `DirectoryInUse`, `JournalDamaged`, `FormatTooNew`, or `JournalPoisoned` when a write fails.
     """
     try:
@@ -57,17 +59,21 @@ def recover(disk: Disk, settings: JournalSettings | None = None) -> Recovery:
     except OSError as error:
         raise DirectoryError(f"the data directory cannot be prepared: {error}") from error
     lock = take_lock(disk)
+    held: HeldMirror | None = None
     try:
-        return _look_around(disk, settings or JournalSettings(), lock)
-    except OSError as error:
+        held = mirror.take(disk) if mirror else None
+        return _look_around(disk, settings or JournalSettings(), lock, held)
+    except BaseException as error:
+        if held is not None:
+            held.release()
         lock.release()
-        raise JournalPoisoned(f"the disk failed during recovery: {error}") from error
-    except BaseException:
-        lock.release()
+        if isinstance(error, OSError):
+            raise JournalPoisoned(f"the disk failed during recovery: {error}") from error
         raise
 
 
-def _look_around(disk: Disk, settings: JournalSettings, lock: Lock) -> Recovery:
+def _look_around(disk: Disk, settings: JournalSettings, lock: Lock, mirror: HeldMirror | None) -> Recovery:
+    check_complete(disk)
     remove_unfinished(disk)
     mark = read_mark(disk)
     checkpoint = newest_checkpoint(disk)
@@ -76,9 +82,11 @@ def _look_around(disk: Disk, settings: JournalSettings, lock: Lock) -> Recovery:
     segments = _segments_to_read(found, checkpoint)
     heads = read_chain(disk, segments)
     seen = [read_epoch(disk) or 0, mark.epoch if mark else 0, checkpoint.epoch if checkpoint else 0]
+    seen.append(mirror.epoch if mirror else 0)
     epoch = max(seen + [head.epoch for head in heads]) + 1
     write_epoch(disk, epoch)
-    return Recovery(disk, settings, lock, epoch, mark, checkpoint, list(zip(segments, heads, strict=True)))
+    chain = list(zip(segments, heads, strict=True))
+    return Recovery(disk, settings, lock, epoch, mark, checkpoint, chain, mirror)
 
 
 def _check_newest(segments: list[Located], mark: Mark | None, checkpoint: Checkpoint | None) -> None:
@@ -109,6 +117,7 @@ class Recovery:
     As a context manager it closes unless a writer was opened.
 
     epoch: the new one. checkpoint: the one in use, None for a full replay.
+    disk: the directory, with its mirror once a writer was opened.
     After `frames` is exhausted: `torn` says what was dropped at the end, `next_sequence` what the next event
     gets, and `last_written_at_ns` the newest timestamp seen.
     """
@@ -122,17 +131,19 @@ class Recovery:
         mark: Mark | None,
         checkpoint: Checkpoint | None,
         chain: list[tuple[Located, SegmentHead]],
+        mirror: HeldMirror | None = None,
     ) -> None:
         self.epoch = epoch
         self.checkpoint = checkpoint
         self.torn: TornTail | None = None
         self.next_sequence = checkpoint.sequence if checkpoint else FIRST_SEQUENCE
         self.last_written_at_ns = checkpoint.created_at_ns if checkpoint else 0
-        self._disk = disk
+        self.disk = disk
         self._settings = settings
         self._lock: Lock | None = lock
         self._mark = mark
         self._chain = chain
+        self._mirror = mirror
         self._end: LiveEnd | None = None
         self._replay = self._or_give_free(self._read_frames())
 
@@ -146,7 +157,7 @@ class Recovery:
         """The checkpoint's chunks, none for a full replay."""
         if self.checkpoint is None:
             return iter(())
-        return self._or_give_free(checkpoint_chunks(self._disk, self.checkpoint))
+        return self._or_give_free(checkpoint_chunks(self.disk, self.checkpoint))
 
     def frames(self) -> Iterator[Frame]:
         """The frames behind the checkpoint, once. Raises `JournalDamaged` where acknowledged data is bad."""
@@ -159,6 +170,9 @@ class Recovery:
         try:
             for _ in self._replay:
                 pass
+            if self._mirror is not None:
+                self.disk, self._lock = self._mirror.join(self.disk, self._lock, self.next_sequence)
+                self._mirror = None
             writer = self._open_writer(self._lock, now_ns)
         except OSError as error:
             self.close()
@@ -170,7 +184,10 @@ class Recovery:
         return writer
 
     def close(self) -> None:
-        """Give the directory free without writing to it."""
+        """Give the directory and its mirror free without writing to them."""
+        if self._mirror is not None:
+            self._mirror.release()
+            self._mirror = None
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -186,7 +203,7 @@ class Recovery:
         start = self.next_sequence
         heads = [head for _, head in self._chain]
         for (segment, head), successor in zip(self._chain, [*heads[1:], None], strict=False):
-            with SegmentReader(self._disk, segment) as reader:
+            with SegmentReader(self.disk, segment) as reader:
                 seal = successor.seal if successor else None
                 walk = Walk(reader.window, head, seal.offset if seal else None)
                 for frame in walk:
@@ -228,12 +245,12 @@ class Recovery:
         if self._end is None:
             return self._go_on_in(SegmentName(1, self.next_sequence), None, now_ns, lock)
         segment, head = self._chain[-1]
-        with SegmentReader(self._disk, segment) as reader:
+        with SegmentReader(self.disk, segment) as reader:
             seal, first_sequence, tail = self._unsynced_tail(reader, head, self._end)
             data_end = reader.data_end(self._end.end)
             name = SegmentName(head.name.number + 1, first_sequence)
             writer = self._go_on_in(name, seal, now_ns, lock, tail, self._end.end - self._end.mark)
-        give_back_zeros(self._disk, segment.path, data_end)  # torn bytes stay there, to be looked at
+        give_back_zeros(self.disk, segment.path, data_end)  # torn bytes stay there, to be looked at
         return writer
 
     def _unsynced_tail(
@@ -260,7 +277,7 @@ class Recovery:
         tail_bytes: int = 0,
     ) -> Writer:
         live = make_segment(
-            self._disk,
+            self.disk,
             name,
             seal=seal,
             epoch=self.epoch,
@@ -273,9 +290,9 @@ class Recovery:
         )
         if live.next_sequence != self.next_sequence:
             raise JournalDamaged(f"the frames for {name.file} did not read back as they did before")
-        publish_segment(self._disk, live)
+        publish_segment(self.disk, live)
         try:
-            return Writer(self._disk, self._settings, live, lock)
+            return Writer(self.disk, self._settings, live, lock)
         except BaseException:
             live.file.close()
             raise

@@ -105,7 +105,11 @@ class SegmentReader:
             self._file = open_segment(disk, segment)
         except OSError as error:
             raise JournalDamaged(f"{segment.path} cannot be opened: {error}") from error
-        self.window = Window(self._file, segment.path)
+        try:
+            self.window = Window(self._file, segment.path)
+        except OSError as error:
+            self._file.close()
+            raise JournalDamaged(f"{segment.path} cannot be read: {error}") from error
 
     def __enter__(self) -> SegmentReader:
         return self

@@ -9,7 +9,7 @@ from relaymesh.journal.checkpoint import checkpoint_path, list_checkpoints, read
 from relaymesh.journal.disk import Disk
 from relaymesh.journal.epoch import read_epoch
 from relaymesh.journal.frame import BadFrame, Frame
-from relaymesh.journal.layout import EPOCH, MARK
+from relaymesh.journal.layout import EPOCH, INCOMPLETE, MARK, pairs_in
 from relaymesh.journal.mark import Mark, read_mark
 from relaymesh.journal.scan import SegmentReader, Walk
 from relaymesh.journal.segment import Located, SegmentHead, list_segments
@@ -127,6 +127,9 @@ def _verify_links(segments: list[Located], heads: list[SegmentHead | None], repo
 
 
 def _verify_other_files(disk: Disk, mark: Mark | None, report: Report) -> None:
+    if disk.exists(INCOMPLETE):
+        why = pairs_in(disk, INCOMPLETE).get("why", "it was being filled")
+        report.damage.append(Damage(INCOMPLETE, 0, f"the directory is not complete: {why}"))
     if mark is None and disk.exists(MARK):
         report.damage.append(Damage(MARK, 0, "the mark file is not whole"))
     if disk.exists(EPOCH) and read_epoch(disk) is None:

@@ -17,6 +17,7 @@ from relaymesh.journal.disk import Disk, File, Lock, is_full
 from relaymesh.journal.frame import HEADER_BYTES, PAYLOAD_BYTES_MAX
 from relaymesh.journal.layout import JOURNAL, NEW
 from relaymesh.journal.mark import Mark, open_mark
+from relaymesh.journal.pair import MirroredDisk
 from relaymesh.journal.segment import (
     HEAD_BYTES,
     LiveSegment,
@@ -61,7 +62,11 @@ class Writer:
         self._written = (live.offset, live.next_sequence)
         self._synced = self._written
         self._mark_file: File = open_mark(disk)
-        self._write_mark()
+        try:
+            self._write_mark()
+        except BaseException:
+            self._mark_file.close()
+            raise
 
     @property
     def next_sequence(self) -> int:
@@ -96,6 +101,11 @@ class Writer:
     def segment(self) -> str:
         """The name of the live segment."""
         return self._live.name.file
+
+    @property
+    def mirror_state(self) -> str | None:
+        """`in step`, `behind N bytes`, `catching up` or `lost: why`; None without a mirror."""
+        return self._disk.mirror_state if isinstance(self._disk, MirroredDisk) else None
 
     def append(self, payload: bytes, events: int, now_ns: int) -> None:
         """Write one frame of `events` events, the first of which gets `next_sequence`.

@@ -84,6 +84,10 @@ class MeshTime:
     def now(self) -> int:
         return self._origin_ms + (self._clock.elapsed_ns() - self._origin_ns) // 1_000_000
 
+    def wall_ns(self) -> int:
+        """The wall clock, for timestamps in files: retention compares them with each other."""
+        return self._clock.wall_ms() * 1_000_000
+
     def drift_ms(self) -> int:
         """How far the wall clock has moved away from mesh time since the start."""
         return self._clock.wall_ms() - self.now()

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import apsw
+
 from relaymesh.errors import Closed, DiskFloor, MeshError, PayloadTooLarge, StoreLagging
-from relaymesh.journal import Disk, archive_behind, drop_archived, write_checkpoint
+from relaymesh.journal import Disk, Mirror, MirroredDisk, archive_behind, drop_archived, write_checkpoint
 from relaymesh.kernel.commands import Publish, PurgeDeadLetters, Send, Start, Stop, Tick
 from relaymesh.kernel.dedup import Seen
 from relaymesh.kernel.envelope import Envelope
@@ -23,6 +24,7 @@ from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
 from relaymesh.node.core import Core, JournalPort, NullJournal
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.ids import IdMint, uuid7_ms
+from relaymesh.node.mirroring import mirror_of
 from relaymesh.node.opening import STORE_FILE, Opened, first_state, open_directory
 from relaymesh.node.projector import InlineProjector, Projector
 from relaymesh.node.rng import Rng, system_rng
@@ -51,9 +53,10 @@ class Node:
         clock: Clock | None = None,
         rng: Rng | None = None,
         disk: Disk | None = None,
+        mirror: Mirror | None = None,
         background: bool = True,
     ) -> None:
-        """`background=False`: no threads; the caller lets time pass with `tend`."""
+        """`background=False`: no threads; the caller lets time pass with `tend`. `mirror` is for a `disk`."""
         self.path = path
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -72,7 +75,12 @@ class Node:
                 assert path is not None
                 path.mkdir(parents=True, exist_ok=True)
                 disk = RealDisk(path)
-            self.opened = open_directory(disk, None if path is None else path / STORE_FILE, settings)
+                mirror = mirror_of(path, disk, settings)
+            store_path = None if path is None else path / STORE_FILE
+            self.opened = open_directory(
+                disk, store_path, settings, mirror, now_ns=self.clock.wall_ms() * 1_000_000
+            )
+            disk = self.opened.disk
             state, epoch, journal = self.opened.state, self.opened.epoch, self.opened.writer
         self.disk = disk
         state.admitted.remembered_max = settings.remembered_ids_max
@@ -158,7 +166,10 @@ class Node:
             if not _surely_newer(envelope.id, horizon, self.time.now())
         ]
         while keys:
-            known = self.store.lookup(keys, self.time.now())
+            try:
+                known = self.store.lookup(keys, self.time.now())
+            except apsw.ConnectionClosedError:
+                raise Closed("this mesh is closed") from None
             if admitted.horizon == horizon:
                 return known
             horizon = admitted.horizon
@@ -267,14 +278,22 @@ class Node:
                 log.warning("the store is behind: the checkpoint waits for it")
                 return None
             written = write_checkpoint(
-                disk, snapshot.sequence, self._chunks(snapshot), time.time_ns(), epoch=self.core.epoch
+                disk, snapshot.sequence, self._chunks(snapshot), self.time.wall_ns(), epoch=self.core.epoch
             )
             self.core.journal.reserve_for_checkpoint(2 * written.bytes)
         finally:
             self.core.let_go(snapshot)
         archive_behind(disk, snapshot.sequence)
-        drop_archived(disk, time.time_ns() - int(self.settings.archive_days * DAY_MS) * 1_000_000)
+        before_ns = self.time.wall_ns() - int(self.settings.archive_days * DAY_MS) * 1_000_000
+        drop_archived(disk, before_ns)
+        if isinstance(disk, MirroredDisk):  # it may have segments that the primary dropped while it was away
+            disk.on_mirror(lambda mirror: drop_archived(mirror, before_ns))
         return snapshot.sequence
+
+    @property
+    def mirror_state(self) -> str | None:
+        """`in step`, `behind N bytes`, `catching up` or `lost: why`; None without a mirror."""
+        return self.opened.writer.mirror_state if self.opened is not None else None
 
     def _chunks(self, snapshot: Snapshot) -> Iterator[bytes]:
         pieces = snapshot.pieces()

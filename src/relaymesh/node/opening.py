@@ -13,13 +13,14 @@ from pathlib import Path
 
 import apsw
 
-from relaymesh.errors import JournalDamaged, StoreMisconfigured
-from relaymesh.journal import FIRST_SEQUENCE, Disk, Frame, Recovery, Writer, read_frames, recover
+from relaymesh.errors import DirectoryError, JournalDamaged, StoreMisconfigured
+from relaymesh.journal import FIRST_SEQUENCE, Disk, Frame, Mirror, Recovery, Writer, read_frames, recover
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
 from relaymesh.journal.layout import JOURNAL
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.kernel.snapshot import restore
 from relaymesh.kernel.state import State
+from relaymesh.node.mirroring import naming_the_way_out
 from relaymesh.node.settings import MeshSettings
 from relaymesh.store import Projection, SqliteStore, rebuild
 from relaymesh.wire.records import Skipped, decode_records, share_names
@@ -44,20 +45,43 @@ class Opened:
     """How many lie in `journal/`; every start begins one."""
     replayed: int
     took_s: float
+    disk: Disk
+    """The directory, together with its mirror if it has one."""
 
 
-def open_directory(disk: Disk, store_path: Path | None, settings: MeshSettings) -> Opened:
-    """Take the directory, bring the state back, and catch the store up. Raises a `DirectoryError`."""
+def open_directory(
+    disk: Disk,
+    store_path: Path | None,
+    settings: MeshSettings,
+    mirror: Mirror | None = None,
+    *,
+    now_ns: int,
+) -> Opened:
+    """Take the directory, bring the state back, and catch the store up. Raises a `DirectoryError`.
+
+    `now_ns` is the wall clock: the time written into the new segment.
+    """
+    try:
+        return _open_directory(disk, store_path, settings, mirror, now_ns)
+    except JournalDamaged as error:
+        if mirror is None:
+            raise
+        raise naming_the_way_out(error, mirror) from error
+
+
+def _open_directory(
+    disk: Disk, store_path: Path | None, settings: MeshSettings, mirror: Mirror | None, now_ns: int
+) -> Opened:
     began = time.perf_counter()
-    recovery = recover(disk, settings.journal)
-    store = None
+    recovery = recover(disk, settings.journal, mirror)
+    store = writer = None
     try:
         if store_path is not None:
             store = _open_store(store_path)
         with _without_gc():
             state, store = _bring_back(recovery, store)
         start = recovery.checkpoint.sequence if recovery.checkpoint else FIRST_SEQUENCE
-        writer = recovery.open_writer(time.time_ns())
+        writer = recovery.open_writer(now_ns)
         if store_path is not None and (store is None or store.applied != state.sequence):
             if store is not None:
                 log.warning(
@@ -66,20 +90,36 @@ def open_directory(disk: Disk, store_path: Path | None, settings: MeshSettings) 
                 store.close()
             rebuild_store(disk, store_path)
             store = SqliteStore(store_path)
-    except BaseException:
+            if store.applied == 0:
+                store.skip_to(FIRST_SEQUENCE)  # the journal is empty: there was nothing to build it from
+        segments = len(disk.list(JOURNAL))
+    except BaseException as error:
         recovery.close()
         if store is not None:
             store.close()
+        if writer is not None:
+            _give_free(writer)
+        if isinstance(error, OSError | apsw.Error):
+            raise DirectoryError(f"the data directory cannot be opened: {error}") from error
         raise
     return Opened(
         state,
         writer,
         store,
         recovery.epoch,
-        len(disk.list(JOURNAL)),
+        segments,
         state.sequence - start,
         time.perf_counter() - began,
+        recovery.disk,
     )
+
+
+def _give_free(writer: Writer) -> None:
+    """A start that fails behind its recovery must not keep the directory."""
+    try:
+        writer.close()
+    except DirectoryError as error:
+        log.warning("the journal was not closed cleanly: %s", error)
 
 
 def _open_store(path: Path) -> SqliteStore | None:
@@ -101,6 +141,7 @@ def _bring_back(recovery: Recovery, store: SqliteStore | None) -> tuple[State, S
     if store is not None and store.applied == 0 and recovery.checkpoint is None:
         store.skip_to(FIRST_SEQUENCE)
     follows = store is not None and store.applied >= state.sequence
+    state.admitted.stored_through = store.applied if store is not None else 0
     catching_up: list[Projection] = []
     events = 0
     for projection in replay(state, recovery.frames()):
@@ -110,6 +151,7 @@ def _bring_back(recovery: Recovery, store: SqliteStore | None) -> tuple[State, S
             if events >= PROJECTED_AT_ONCE:
                 store = _project(store, catching_up)
                 catching_up, events = [], 0
+    state.admitted.stored_through = 0
     if store is not None and catching_up:
         store = _project(store, catching_up)
     return state, store

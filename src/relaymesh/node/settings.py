@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Literal
 
 from relaymesh.errors import InvalidSettings
-from relaymesh.journal import JournalSettings
+from relaymesh.journal import JournalSettings, MirrorMode
 
 Durability = Literal["synced", "batched", "memory"]
 DelayedOnStop = Literal["keep", "deliver"]
@@ -33,6 +34,13 @@ class MeshSettings:
     checkpoint_bytes: a checkpoint is taken after so many bytes of journal. Raising it makes recovery longer.
     archive_days: how long archived segments are kept. Must cover the dedup window of one day.
     dead_letter_days: dead letters older than this are purged.
+    mirror: a second directory, on another disk, that holds the same journal byte for byte. None keeps the one
+        the data directory is noted to have, if any. Costs the same disk space again.
+    mirror_mode: `required` answers a send when both directories are synced, so each waits for the slower
+        disk, and a failing mirror stops the journal; `best_effort` lets the mirror follow, and goes on
+        without one that fails or is slow.
+    mirror_queue_bytes: how far a best-effort mirror may be behind before it is given up, to be brought back
+        later. Raising it costs that much memory while the mirror is slow.
     """
 
     durability: Durability = "synced"
@@ -47,6 +55,9 @@ class MeshSettings:
     checkpoint_bytes: int = 200_000_000
     archive_days: float = 7
     dead_letter_days: float = 30
+    mirror: str | os.PathLike[str] | None = None
+    mirror_mode: MirrorMode = "required"
+    mirror_queue_bytes: int = 64_000_000
     journal: JournalSettings = field(default_factory=JournalSettings)
 
     def __post_init__(self) -> None:
@@ -64,11 +75,21 @@ class MeshSettings:
             "store_lag_max",
             "checkpoint_bytes",
             "dead_letter_days",
+            "mirror_queue_bytes",
         ):
             if getattr(self, name) <= 0:
                 raise InvalidSettings(f"{name} is {getattr(self, name)}: it must be positive")
         if self.archive_days < 1:
             raise InvalidSettings("archive_days must be at least 1: dedup looks back one day")
+        self._check_mirror()
+
+    def _check_mirror(self) -> None:
+        if self.mirror_mode not in ("required", "best_effort"):
+            raise InvalidSettings(f"mirror_mode is {self.mirror_mode!r}: it must be required or best_effort")
+        if self.mirror is not None and not os.fspath(self.mirror):
+            raise InvalidSettings("mirror is empty: name a directory, or None for no mirror")
+        if self.mirror is not None and self.durability == "memory":
+            raise InvalidSettings("a mesh in memory has no journal to mirror: leave out mirror or durability")
 
     @property
     def deliver_delayed_on_stop(self) -> bool:
