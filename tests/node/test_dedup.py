@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relaymesh import Conflict, Mesh, MeshSettings
+from relaymesh import Closed, Conflict, Mesh, MeshSettings
 from relaymesh.testing import ManualClock, ManualMesh
 from tests.node.doubles import LIGHT, eventually
 
@@ -49,6 +49,18 @@ def test_an_id_memory_has_forgotten_is_found_in_the_store(tmp_path: Path, checkp
         all_duplicates(mesh, 60)
         mesh.advance(1)
         all_duplicates(mesh, 60)
+
+
+def test_a_send_that_looks_up_its_id_while_the_mesh_closes_is_told_so(tmp_path: Path) -> None:
+    """The store is closed before the journal: a sender in another thread may find it so."""
+    with ManualMesh(tmp_path, settings=FORGETFUL) as mesh:
+        send_and_handle(mesh, 60)
+        mesh.advance(1)
+        node = mesh._session.node
+        assert node.store is not None
+        node.store._reader.close()
+        with pytest.raises(Closed):
+            mesh.agent("planner").send("coder", 0, id="given-0")
 
 
 def test_the_window_ends_for_the_store_as_for_memory(tmp_path: Path) -> None:

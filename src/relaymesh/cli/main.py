@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from relaymesh import __version__
-from relaymesh.cli import demo, dlq, doctor, journal, messages, store
+from relaymesh.cli import demo, dlq, doctor, journal, messages, store, torture
 from relaymesh.cli.failure import Exit, failure_of
 from relaymesh.cli.options import Dir, Globals, Json
 from relaymesh.cli.output import Output, library_log
@@ -58,6 +58,7 @@ app.command("demo")(demo.demo)
 app.command("send")(messages.send)
 app.command("inbox")(messages.inbox)
 app.command("doctor")(doctor.doctor)
+app.command("torture")(torture.torture)
 for _name, _group in (
     ("topic", messages.topics),
     ("dlq", dlq.app),

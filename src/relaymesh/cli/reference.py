@@ -33,8 +33,8 @@ Made by `python -m relaymesh.cli.reference`: change the commands, not this page.
   newline at its end.
 - **Looking and changing.** `inbox`, `topic list`, `dlq list`, `dlq show`, `journal` and `doctor` take no
   lock: they work beside a running process and show what is synced. `demo`, `send`, `inbox --take`,
-  `topic pub`, `dlq redrive`, `dlq purge` and `store rebuild` open the directory, and fail with exit code 5
-  while another process has it.
+  `topic pub`, `dlq redrive`, `dlq purge`, `store rebuild`, `journal restore` and `torture` open the
+  directory, and fail with exit code 5 while another process has it.
 - **Asking.** What touches many messages or cannot be undone shows the count and samples first, then asks.
   Without a terminal it never asks: it fails and names `--yes`.
 - **Times.** `--since` takes a span (`30m`, `2h`, `7d`) or a time in ISO 8601, UTC unless it says otherwise.
