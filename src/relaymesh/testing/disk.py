@@ -8,7 +8,10 @@ names synced. `crash()` returns the disk as the next start would find it.
     disk = disk.crash(Keep.SUBSET, seed=7)  # power loss: some unsynced sectors made it, some did not
 
 `disk.faults.append(Fault("sync", nth=3, error=errno.EIO))` fails the third sync from now;
-`disk.cut_power_after(12)` lets twelve changing calls through and then raises `PowerLost`.
+`disk.cut_power_after(12)` lets twelve changing calls through and then raises `PowerLost`;
+`disk.shorten` makes the operating system write less than it was asked to; `disk.watch` is told of every
+call before it is done, and may do something else meanwhile: what it writes during a sync, that sync
+does not cover. `flip`, `put` and `lose` are what happens to a disk behind everybody's back.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import errno
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 __all__ = ["Fault", "Keep", "MemoryDisk", "MemoryFile", "MemoryLock", "PowerLost"]
@@ -114,8 +117,8 @@ class _Inode:
         self.now.apply(change)
         self.unsynced.append(change)
 
-    def sync(self) -> None:
-        covered = len(self.unsynced)  # another thread may add more meanwhile
+    def sync(self, covered: int) -> None:
+        """Make the first so many changes durable: those that were there when the sync began."""
         for change in self.unsynced[:covered]:
             self.durable.apply(change)
         del self.unsynced[:covered]
@@ -187,24 +190,34 @@ class MemoryFile:
         self._open = True
 
     def write_at(self, data: bytes, offset: int) -> None:
+        """As `RealDisk` does: what a short write left over is another write, and may fail on its own."""
+        written = self._write_some(data, offset)
+        while written < len(data):
+            written += self._write_some(data[written:], offset + written)
+
+    def _write_some(self, data: bytes, offset: int) -> int:
         fault = self._enter("write_at", writes=True)
         if fault is not None:
             if fault.keep_bytes:
                 self._inode.change(_Write(offset, bytes(data[: fault.keep_bytes])))
             raise _error(fault.error, self._name)
-        self._inode.change(_Write(offset, bytes(data)))
+        shorten = self._disk.shorten
+        taken = len(data) if shorten is None else min(len(data), max(1, shorten(self._name, len(data))))
+        self._inode.change(_Write(offset, bytes(data[:taken])))
+        return taken
 
     def read_at(self, offset: int, size: int) -> bytes:
         self._enter_or_fail("read_at")
         return self._inode.now.read(offset, size)
 
     def sync(self) -> None:
+        covered = len(self._inode.unsynced)  # another thread may add more meanwhile
         fault = self._enter("sync")
         if fault is not None:
             # As Linux does: the failed pages count as clean, and a second sync would "succeed".
-            self._inode.unsynced.clear()
+            del self._inode.unsynced[:covered]
             raise _error(fault.error, self._name)
-        self._inode.sync()
+        self._inode.sync(covered)
 
     def allocate(self, size: int) -> None:
         self._enter_or_fail("allocate", writes=True)
@@ -261,6 +274,9 @@ class MemoryDisk:
     free: what `free_bytes` answers; tests assign it. The disk does not enforce it: inject ENOSPC for that.
     process: what `process_id` answers.
     calls: how often each call was made. changes: how many of them were `CHANGING`.
+    watch: called with the call and its file before anything is done; may raise.
+    shorten: asked how many of so many bytes the next write to a file takes; None writes all.
+    lost_at: the call and file at which the power went, once it has.
     """
 
     def __init__(
@@ -272,6 +288,9 @@ class MemoryDisk:
         self.calls: Counter[str] = Counter()
         self.changes = 0
         self.locked: set[str] = set()
+        self.watch: Callable[[str, str], None] | None = None
+        self.shorten: Callable[[str, int], int] | None = None
+        self.lost_at: tuple[str, str] | None = None
         self._rng = random.Random(seed)
         self._power_left: int | None = None
         self._unsynced_names: list[_Named] = []
@@ -329,8 +348,44 @@ class MemoryDisk:
             if self._power_left is not None:
                 self._power_left -= 1
         if self._power_left is not None and self._power_left < 0:
+            self.lost_at = self.lost_at or (call, name)
             raise PowerLost
+        if self.watch is not None:
+            self.watch(call, name)
+        if not self.faults:
+            return None
         return next((fault for fault in self.faults if fault.strikes(call, name)), None)
+
+    # Behind everybody's back: no call, nothing to sync
+
+    def is_synced(self, name: str, offset: int, size: int) -> bool:
+        """Whether these bytes of the file would be back after a power loss that keeps nothing unsynced."""
+        inode = self._names.get(name)
+        if inode is None or self._durable_names.get(name) is not inode:
+            return False
+        return inode.durable.read(offset, size) == inode.now.read(offset, size)
+
+    def content(self, name: str) -> bytes | None:
+        """The file as a reader sees it now; None when there is none."""
+        inode = self._names.get(name)
+        return None if inode is None else inode.now.read(0, inode.now.length)
+
+    def flip(self, name: str, offset: int, bit: int) -> None:
+        """One bit of the medium is wrong from now on, for readers too."""
+        inode = self._existing(name)
+        for content in (inode.now, inode.durable):
+            byte = content.read(offset, 1)
+            content.apply(_Write(offset, bytes([byte[0] ^ 1 << bit])))
+
+    def put(self, name: str, data: bytes) -> None:
+        """The file has this content, durably; also when it was not there."""
+        self._names[name] = self._durable_names[name] = _Inode(data)
+
+    def lose(self, name: str) -> bytes | None:
+        """The file is gone, durably. Answers what was in it; None when it was not there."""
+        inode = self._names.pop(name, None)
+        self._durable_names.pop(name, None)
+        return None if inode is None else inode.now.read(0, inode.now.length)
 
     # The Disk port
 

@@ -1,0 +1,165 @@
+"""The verdict at the end of a run: every checker, over history, journal, live state, replays and store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from relaymesh.journal import read_frames as product_frames
+from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
+from relaymesh.journal.frame import BadFrame
+from relaymesh.kernel.dedup import Seen
+from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.snapshot import restore
+from relaymesh.kernel.state import State
+from relaymesh.node.opening import first_state, replay
+from relaymesh.store import SqliteStore
+from relaymesh.testing.simulation.checkers import (
+    check_admission,
+    check_deliveries,
+    check_fate,
+    check_settles,
+)
+from relaymesh.testing.simulation.ledger import Entry, Ledger
+from relaymesh.testing.simulation.reading import read_frames
+from relaymesh.testing.simulation.verdict import Violation
+from relaymesh.testing.simulation.world import World
+from relaymesh.wire.snapshot import decode_piece
+
+
+def check_everything(world: World) -> None:
+    """The node is up, healed, drained and synced."""
+    ledger = Ledger(world.plan)
+    for first_sequence, records in read_frames(world.disk.files()):
+        ledger.read(first_sequence, records)
+    state: State = world.core.kernel.state
+    if ledger.sequence != state.sequence:
+        raise Violation("journal_whole", f"it ends at {ledger.sequence}, the node is at {state.sequence}")
+    history = world.history
+    check_admission(history, ledger)
+    check_deliveries(history, ledger)
+    check_settles(history, ledger)
+    check_fate(history, ledger)
+    check_counters(state, ledger)
+    check_replays(world, state)
+    if world.node.store is not None:
+        check_store(world.node.store, ledger)
+
+
+def check_counters(state: State, ledger: Ledger) -> None:
+    """The node's own counts are those of the journal."""
+    for address, box in ledger.boxes.items():
+        counters = state.mailboxes[address].counters
+        for name in (
+            "accepted",
+            "delivered",
+            "acked",
+            "retried",
+            "deferred",
+            "dropped",
+            "dead",
+            "expired",
+            "redriven",
+        ):
+            if getattr(counters, name) != getattr(box, name):
+                raise Violation(
+                    "conservation",
+                    f"{address} counts {getattr(counters, name)} {name}, the journal {getattr(box, name)}",
+                )
+        if list(state.mailboxes[address].entries) != list(box.unsettled):
+            raise Violation("conservation", f"{address} does not hold what the journal says")
+
+
+def check_replays(world: World, state: State) -> None:
+    """Live state = the whole journal replayed = each checkpoint and what follows it replayed."""
+    live = durable(state)
+    replayed = first_state()
+    for _ in replay(replayed, product_frames(world.disk)):
+        pass
+    _compare("the journal", live, durable(replayed))
+    _compare_ids(state, replayed)
+    for sequence in list_checkpoints(world.disk):
+        try:
+            checkpoint = read_checkpoint(world.disk, sequence)
+        except BadFrame:
+            continue  # damaged on purpose, and not read since
+        restored = restore(map(decode_piece, checkpoint_chunks(world.disk, checkpoint)))
+        for _ in replay(restored, product_frames(world.disk, sequence)):
+            pass
+        _compare(f"the checkpoint at {sequence}", live, durable(restored))
+        _compare_ids(state, restored)
+
+
+def _compare(what: str, live: dict[str, Any], other: dict[str, Any]) -> None:
+    for name, value in live.items():
+        if other[name] != value:
+            raise Violation("live_is_replayed", f"{name} is {value} live, and {other[name]} from {what}")
+
+
+def _compare_ids(live: State, replayed: State) -> None:
+    """A replay may remember more ids than the live state, never fewer."""
+    for target, known in live.admitted._by_target.items():
+        other = replayed.admitted.of(target)
+        for id, found in known.items():
+            same = other.get(id)
+            if same is None or same.sequence != found.sequence:
+                raise Violation("live_is_replayed", f"{id} to {target} is known live, and not after a replay")
+            if isinstance(found, Seen) and found != same:
+                raise Violation("live_is_replayed", f"{id} to {target}: {found} live, {same} replayed")
+
+
+def durable(state: State) -> dict[str, Any]:
+    """Everything a replay must give back."""
+    return {
+        "sequence": state.sequence,
+        "epoch": (state.epoch, state.partition, state.next_token),
+        "unrouted": state.unrouted,
+        "subscriptions": list(state.subscriptions),
+        "mailboxes": {address: _mailbox(box) for address, box in state.mailboxes.items()},
+        "letters": [msgspec.to_builtins(letter) for letter in state.letters],
+    }
+
+
+def _mailbox(box: Mailbox) -> tuple[Any, ...]:
+    return (
+        box.settings,
+        msgspec.to_builtins(box.counters),
+        dict(box.halted),
+        box.bytes,
+        list(box.by_priority),
+        [(entry.sequence, entry.attempts) for entry in box.entries.values()],
+    )
+
+
+def _stored_attempts(entry: Entry) -> int:
+    """The store counts an ack as an attempt also when nobody was handed the message, and a drop never."""
+    return entry.ended + entry.unseen - (entry.state == "dropped")
+
+
+def check_store(store: SqliteStore, ledger: Ledger) -> None:
+    """The tables, caught up, say what the journal says."""
+    reader = store._reader
+    if store.applied != ledger.sequence:
+        raise Violation(
+            "store_is_state", f"the store ends at {store.applied}, the journal at {ledger.sequence}"
+        )
+    rows = {
+        (mailbox, sequence): (state, attempts, redrives, id)
+        for mailbox, sequence, state, attempts, redrives, id in reader.execute(
+            "SELECT mailbox, sequence, state, attempts, redrive_count, msg_id FROM messages"
+        )
+    }
+    told = {
+        name: (entry.state, _stored_attempts(entry), entry.redrives, entry.id)
+        for name, entry in ledger.entries.items()
+    }
+    for name in sorted(rows.keys() | told.keys()):
+        if rows.get(name) != told.get(name):
+            raise Violation(
+                "store_is_state", f"{name}: {rows.get(name)} in the store, {told.get(name)} in truth"
+            )
+    letters = set(reader.execute("SELECT mailbox, dead_sequence, message_id, reason FROM dead_letter_queue"))
+    expected = {(box, dead, entry.id, entry.reason) for (box, dead), entry in ledger.letters.items()}
+    if letters != expected:
+        raise Violation("store_is_state", f"dead letters differ: {sorted(letters ^ expected)}")

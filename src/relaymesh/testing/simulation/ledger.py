@@ -1,0 +1,452 @@
+"""The ledger: what the journal says became of every message, worked out from its records alone.
+
+It reads records as plain lists and knows the rules only from the promises; it shares no code with the
+kernel. While it reads it checks what can be checked at that point: each record must be possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from relaymesh.testing.simulation.plan import MailboxPlan, Plan
+from relaymesh.testing.simulation.verdict import Violation
+
+WINDOW_MS = 86_400_000
+BURNING = ("nack", "expired", "restart")
+EPOCH_SHIFT = 40
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One message in one mailbox."""
+
+    mailbox: str
+    sequence: int
+    id: str
+    content: bytes
+    lane: str | None
+    priority: int
+    due: int
+    ready: int
+    ttl: int
+    max_retries: int | None
+    state: str = "pending"
+    attempts: int = 0
+    ended: int = 0
+    """Attempts that ended, as the store counts them."""
+    deferrals: int = 0
+    redrives: int = 0
+    token: int = 0
+    holder: str = ""
+    remote: bool = False
+    leased_at: int = 0
+    lease_ms: int = 0
+    granted: bool = False
+    moved: bool = False
+    """Its place in line was changed: reprioritised."""
+    completed: bool = False
+    unseen: bool = False
+    """It was acked without being handed out once more, because its work was done."""
+    reason: str = ""
+
+    @property
+    def expires(self) -> int:
+        return self.due + self.ttl if self.ttl else 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.due, self.sequence
+
+    def __str__(self) -> str:
+        return f"{self.id} (sequence {self.sequence}) in {self.mailbox}"
+
+
+@dataclass(slots=True)
+class Box:
+    """One mailbox's entries that are not settled, and its counts."""
+
+    plan: MailboxPlan
+    unsettled: dict[int, Entry] = field(default_factory=dict)
+    lanes: dict[str, dict[int, Entry]] = field(default_factory=dict)
+    bytes: int = 0
+    accepted: int = 0
+    acked: int = 0
+    dropped: int = 0
+    dead: int = 0
+    redriven: int = 0
+    retried: int = 0
+    deferred: int = 0
+    delivered: int = 0
+    expired: int = 0
+    halts: dict[int, Entry] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What the journal says of one token."""
+
+    entry: Entry
+    attempt: int
+    at: int
+    holder: str
+
+
+class Ledger:
+    """Fed with frames in order: `read(first_sequence, records)`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.entries: dict[tuple[str, int], Entry] = {}
+        self.boxes: dict[str, Box] = {}
+        self.letters: dict[tuple[str, int], Entry] = {}
+        self.published: dict[int, tuple[str, str, bytes]] = {}
+        self.admitted: dict[tuple[str, str], tuple[int, int]] = {}
+        self.tokens: dict[int, Granted] = {}
+        self.expired: dict[int, int] = {}
+        """When a lease ran out, by token, if it did so in the epoch that granted it."""
+        self.subscribed: dict[str, str] = {}
+        self.sequence = 1
+        self.epoch = 0
+        self.epoch_at = 0
+        self.now = 0
+        self.last_token = 0
+        self._new_epoch = False
+        self._read: dict[int, Callable[[int, list[Any]], None]] = {
+            1: self._epoch_started,
+            2: self._mailbox_opened,
+            3: self._subscribed,
+            5: self._accepted,
+            6: self._published,
+            7: self._granted,
+            8: self._acked,
+            9: self._dropped,
+            10: self._returned,
+            11: self._dead_lettered,
+            12: self._redriven,
+            13: self._purged,
+            14: self._reprioritised,
+            15: self._forced,
+            16: self._completed,
+        }
+
+    def read(self, first_sequence: int, records: Iterable[list[Any]]) -> None:
+        if first_sequence != self.sequence:
+            raise Violation(
+                "journal_whole", f"a frame begins with sequence {first_sequence}, not {self.sequence}"
+            )
+        for record in records:
+            operation, count, at = record[0], record[1], record[2]
+            if at < self.now:
+                raise Violation(
+                    "time_goes_on", f"sequence {self.sequence} happened at {at}, before {self.now}"
+                )
+            self.now = at
+            self._read[operation](at, record)
+            self.sequence += count
+        self._check_frame()
+
+    def _check_frame(self) -> None:
+        for box in self.boxes.values():
+            settings = box.plan.settings
+            if len(box.unsettled) > settings.capacity or box.bytes > settings.capacity_bytes:
+                raise Violation(
+                    "capacity", f"{box.plan.address} holds {len(box.unsettled)} messages, {box.bytes} bytes"
+                )
+        if self._new_epoch:
+            self._new_epoch = False
+            self._check_void()
+
+    def _check_void(self) -> None:
+        for box in self.boxes.values():
+            for entry in box.unsettled.values():
+                if entry.token and not entry.remote and entry.token >> EPOCH_SHIFT < self.epoch:
+                    raise Violation("restart_voids", f"{entry} is still leased to {entry.holder}")
+
+    # -- places -------------------------------------------------------------------------------
+
+    def _box(self, mailbox: str) -> Box:
+        box = self.boxes.get(mailbox)
+        if box is None:
+            box = self.boxes[mailbox] = Box(self.plan.mailboxes[mailbox])
+        return box
+
+    def _pending(self, mailbox: str, sequence: int, doing: str) -> Entry:
+        entry = self.entries.get((mailbox, sequence))
+        if entry is None or entry.state != "pending":
+            state = "was never accepted" if entry is None else f"is {entry.state}"
+            raise Violation("conservation", f"{doing} names sequence {sequence} of {mailbox}, which {state}")
+        return entry
+
+    def _leased(self, mailbox: str, sequence: int, doing: str) -> Entry:
+        entry = self._pending(mailbox, sequence, doing)
+        if not entry.token:
+            raise Violation("stale_settle_refused", f"{doing} of {entry}, which nobody holds")
+        return entry
+
+    def _enter(self, mailbox: str, sequence: int, envelope: list[Any], at: int, due: int) -> Entry:
+        box = self._box(mailbox)
+        lane = self._lane(box, envelope)
+        fields = (*envelope, *(None,) * (16 - len(envelope)))
+        entry = Entry(
+            mailbox,
+            sequence,
+            fields[0],
+            fields[2],
+            lane,
+            3 if fields[5] is None else fields[5],
+            due,
+            due,
+            3_600_000 if fields[6] is None else fields[6],
+            fields[15],
+        )
+        if (mailbox, sequence) in self.entries:
+            raise Violation("conservation", f"{entry} was accepted twice")
+        self.entries[mailbox, sequence] = box.unsettled[sequence] = entry
+        if lane is not None:
+            box.lanes.setdefault(lane, {})[sequence] = entry
+        box.bytes += len(entry.content)
+        box.accepted += 1
+        return entry
+
+    def _lane(self, box: Box, envelope: list[Any]) -> str | None:
+        if box.plan.settings.ordered:
+            return ""
+        key = envelope[9] if len(envelope) > 9 else None
+        return None if key is None else "k" + key
+
+    def _leave(self, entry: Entry, state: str) -> None:
+        box = self.boxes[entry.mailbox]
+        entry.state = state
+        if entry.token:
+            entry.token = 0
+            entry.ended += 1
+        del box.unsettled[entry.sequence]
+        box.bytes -= len(entry.content)
+        if entry.lane is not None:
+            del box.lanes[entry.lane][entry.sequence]
+
+    # -- records ------------------------------------------------------------------------------
+
+    def _epoch_started(self, at: int, record: list[Any]) -> None:
+        epoch = record[3]
+        if epoch <= self.epoch:
+            raise Violation("tokens_unique", f"epoch {epoch} follows epoch {self.epoch}")
+        self.epoch, self.epoch_at = epoch, at
+        self.last_token = epoch << EPOCH_SHIFT
+        self._new_epoch = True
+
+    def _mailbox_opened(self, at: int, record: list[Any]) -> None:
+        self._box(record[3])
+
+    def _subscribed(self, at: int, record: list[Any]) -> None:
+        self.subscribed[record[4]] = record[3]
+        self._box(record[4])
+
+    def _admit(self, target: str, id: str, at: int, sequence: int) -> None:
+        known = self.admitted.get((target, id))
+        if known is not None and at < known[0] + WINDOW_MS:
+            raise Violation(
+                "dedup", f"{id} to {target} was accepted as {known[1]} and {at - known[0]} ms later again"
+            )
+        self.admitted[target, id] = at, sequence
+
+    def _accepted(self, at: int, record: list[Any]) -> None:
+        mailbox = record[3]
+        for sequence, envelope in enumerate(record[4], self.sequence):
+            delay = envelope[7] if len(envelope) > 7 else 0
+            entry = self._enter(mailbox, sequence, envelope, at, at + max(0, delay))
+            self._admit(mailbox, entry.id, at, sequence)
+
+    def _published(self, at: int, record: list[Any]) -> None:
+        topic, targets = record[3], record[4]
+        route = [box for box in self.plan.routed(topic) if box in self.subscribed]
+        if targets != len(route):
+            raise Violation("fan_out", f"a publish to {topic} went to {targets} mailboxes, not {len(route)}")
+        for sequence, envelope in enumerate(record[5], self.sequence):
+            self.published[sequence] = topic, envelope[0], envelope[2]
+            self._admit("topic:" + topic, envelope[0], at, sequence)
+            for mailbox in route:
+                self._enter(mailbox, sequence, envelope, at, at + max(0, envelope[7]))
+
+    def _granted(self, at: int, record: list[Any]) -> None:
+        mailbox, holder, token, sequences, remote, lease_ms = record[3:9]
+        box = self._box(mailbox)
+        if token <= self.last_token or token >> EPOCH_SHIFT != self.epoch:
+            raise Violation("tokens_unique", f"token {token} in epoch {self.epoch} after {self.last_token}")
+        for i, sequence in enumerate(sequences):
+            entry = self._pending(mailbox, sequence, "a grant")
+            self._check_grant(box, entry, at, token)
+            entry.token, entry.holder, entry.remote = token + i, holder, remote
+            entry.leased_at = at
+            entry.lease_ms = lease_ms or box.plan.lease_ms(entry.priority)
+            entry.attempts += 1
+            entry.granted = True
+            box.delivered += 1
+            self.tokens[token + i] = Granted(entry, entry.attempts, at, holder)
+        self.last_token = token + len(sequences) - 1
+
+    def _check_grant(self, box: Box, entry: Entry, at: int, first_token: int) -> None:
+        if entry.token:
+            raise Violation("one_holder", f"{entry} was granted while {entry.holder} held it")
+        if entry.ready > at:
+            raise Violation("never_early", f"{entry} was granted at {at}, {entry.ready - at} ms early")
+        if entry.completed:
+            raise Violation("settled_stays", f"{entry} was granted although its work is done")
+        if entry.expires and entry.expires <= at:
+            raise Violation("expiry", f"{entry} was granted at {at} though it expired at {entry.expires}")
+        if entry.lane is not None:
+            self._check_lane(box, entry, at, first_token)
+        elif not entry.granted and not entry.moved:
+            self._check_line(box, entry, at)
+
+    def _check_lane(self, box: Box, entry: Entry, at: int, first_token: int) -> None:
+        assert entry.lane is not None
+        if any(dead.lane == entry.lane and dead.place < entry.place for dead in box.halts.values()):
+            raise Violation("lane_order", f"{entry} was granted though a dead letter halts its lane")
+        for other in box.lanes[entry.lane].values():
+            if other is entry:
+                continue
+            if other.token and other.token < first_token:
+                raise Violation("lane_order", f"{entry} was granted while {other} of its lane was out")
+            if other.place < entry.place and other.due <= at and not other.token:
+                raise Violation("lane_order", f"{entry} was granted before {other} of its lane")
+
+    def _check_line(self, box: Box, entry: Entry, at: int) -> None:
+        """Among those without a lane, of one priority and never delivered: by due time, then as sent."""
+        for other in box.unsettled.values():
+            if (
+                other.place < entry.place
+                and other.lane is None
+                and not other.granted
+                and not other.moved
+                and other.priority == entry.priority
+                and not (other.expires and other.expires <= at)
+                and not other.completed
+            ):
+                raise Violation("send_order", f"{entry} was granted before {other}, which was due before it")
+
+    def _acked(self, at: int, record: list[Any]) -> None:
+        box = self._box(record[3])
+        for sequence in record[4]:
+            entry = self._pending(record[3], sequence, "an ack")
+            if not entry.token and not entry.completed:
+                raise Violation("stale_settle_refused", f"an ack of {entry}, which nobody holds")
+            entry.unseen = not entry.token
+            self._leave(entry, "acked")
+            box.acked += 1
+
+    def _dropped(self, at: int, record: list[Any]) -> None:
+        for sequence in record[4]:
+            self._leave(self._leased(record[3], sequence, "a drop"), "dropped")
+            self._box(record[3]).dropped += 1
+
+    def _returned(self, at: int, record: list[Any]) -> None:
+        mailbox, cause, sequences, due, failures = record[3:8]
+        box = self._box(mailbox)
+        for i, sequence in enumerate(sequences):
+            entry = self._leased(mailbox, sequence, f"a return ({cause})")
+            code = failures[i][2] if failures and failures[i] else "other"
+            self._check_return(box, entry, at, cause, code, due[i])
+            entry.token = 0
+            entry.ready = max(due[i], entry.due)
+            if cause in BURNING:
+                entry.ended += 1
+                box.retried += 1
+            else:
+                entry.attempts -= 1
+            if cause == "deferred":
+                entry.deferrals += 1
+                box.deferred += 1
+
+    def _check_return(self, box: Box, entry: Entry, at: int, cause: str, code: str, due: int) -> None:
+        if cause == "expired":
+            self._check_expired_lease(entry, at)
+        if cause == "restart" and entry.remote:
+            raise Violation("remote_lease_kept", f"a restart took {entry} from {entry.holder}, who is remote")
+        if cause in BURNING and entry.attempts > box.plan.limit(code, entry.max_retries):
+            raise Violation(
+                "attempts_bounded", f"{entry} is tried again after attempt {entry.attempts} ({code})"
+            )
+        if cause == "expired":
+            settings = box.plan.settings
+            plain = min(settings.backoff_ms_base << (entry.attempts - 1), settings.backoff_ms_cap)
+            if due < at + plain:
+                raise Violation("backoff", f"{entry} is tried again after {due - at} ms, not {plain}")
+
+    def _check_expired_lease(self, entry: Entry, at: int) -> None:
+        began = entry.leased_at
+        if entry.remote and entry.token >> EPOCH_SHIFT < self.epoch:
+            began = self.epoch_at
+        else:
+            self.expired[entry.token] = at
+        if at < began + entry.lease_ms:
+            raise Violation(
+                "lease_kept",
+                f"{entry} was taken from {entry.holder} after {at - began} of {entry.lease_ms} ms",
+            )
+
+    def _dead_lettered(self, at: int, record: list[Any]) -> None:
+        mailbox, sequences, reason, failures = record[3:7]
+        box = self._box(mailbox)
+        for i, sequence in enumerate(sequences):
+            entry = self._pending(mailbox, sequence, "a dead letter")
+            code = failures[i][2] if failures and failures[i] else ""
+            self._check_death(box, entry, at, reason, code)
+            if box.plan.settings.halt_on_dead_letter and entry.lane is not None:
+                box.halts[self.sequence + i] = entry
+            self._leave(entry, "dead")
+            entry.reason = reason
+            self.letters[mailbox, self.sequence + i] = entry
+            box.dead += 1
+            box.expired += reason == "ttl_expired"
+
+    def _check_death(self, box: Box, entry: Entry, at: int, reason: str, code: str) -> None:
+        limit = box.plan.limit(code, entry.max_retries)
+        wrong = {
+            "ttl_expired": entry.token or not entry.expires or entry.expires > at,
+            "retries_exhausted": not entry.token or entry.attempts <= limit,
+            "not_retryable": not entry.token,
+            "deferred_too_often": not entry.token or entry.deferrals < box.plan.settings.max_deferrals,
+            "mailbox_full": box.plan.settings.overflow != "dead_letter",
+        }
+        if wrong.get(reason, True):
+            raise Violation("dead_for_a_reason", f"{entry} died of {reason!r} ({code}) without that reason")
+
+    def _redriven(self, at: int, record: list[Any]) -> None:
+        source, dead_sequence, mailbox, envelope = record[3:7]
+        letter = self.letters.get((source, dead_sequence))
+        if letter is None or letter.state != "dead":
+            raise Violation("redrive_once", f"dead letter {dead_sequence} of {source} was redriven again")
+        letter.state = "redriven"
+        if [envelope[0], envelope[2]] != [letter.id, letter.content]:
+            raise Violation("redrive_once", f"dead letter {letter} came back as another message")
+        self.boxes[source].halts.pop(dead_sequence, None)
+        entry = self._enter(mailbox, self.sequence, envelope, at, at)
+        entry.redrives = letter.redrives + 1
+        self.boxes[mailbox].redriven += 1
+
+    def _purged(self, at: int, record: list[Any]) -> None:
+        for dead_sequence in record[4]:
+            letter = self.letters.get((record[3], dead_sequence))
+            if letter is None:
+                raise Violation("conservation", f"a purge names no dead letter: {dead_sequence}")
+            if letter.state == "dead":
+                letter.state = "purged"
+            del self.letters[record[3], dead_sequence]
+            self.boxes[record[3]].halts.pop(dead_sequence, None)
+
+    def _reprioritised(self, at: int, record: list[Any]) -> None:
+        for sequence in record[4]:
+            entry = self._pending(record[3], sequence, "a change of priority")
+            entry.priority, entry.moved = record[5], True
+
+    def _forced(self, at: int, record: list[Any]) -> None:
+        for sequence in record[4]:
+            entry = self._pending(record[3], sequence, "a forced delivery")
+            entry.due = entry.ready = at
+
+    def _completed(self, at: int, record: list[Any]) -> None:
+        for sequence in record[4]:
+            self._pending(record[3], sequence, "a completion").completed = True

@@ -1,0 +1,73 @@
+"""What a run of many seeds showed, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+
+from relaymesh.testing.simulation.plan import FAULTS
+from relaymesh.testing.simulation.scenario import Outcome
+from relaymesh.testing.simulation.trace import combined
+from relaymesh.testing.simulation.verdict import Violation
+
+COMMAND = "python -m relaymesh.testing.simulate --seed {seed} --trace"
+BEHAVIOURS = ("client_crash", "stale_settle", "during_sync", "during_checkpoint")
+"""Counted too, but no faults of the machine: what clients did."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Fed with outcomes in the order of their seeds."""
+
+    digests: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    violations: list[Violation] = field(default_factory=list)
+    messages: int = 0
+    deliveries: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        self.digests.append(outcome.digest)
+        self.faults.update(outcome.faults)
+        self.messages += outcome.messages
+        self.deliveries += outcome.deliveries
+        if outcome.violation is not None:
+            self.violations.append(outcome.violation)
+
+    def json_line(self) -> str:
+        return json.dumps(
+            {
+                "seeds": len(self.digests),
+                "violations": len(self.violations),
+                "faults": dict(sorted(self.faults.items())),
+                "trace_hash": combined(self.digests),
+                "failing_seeds": [violation.seed for violation in self.violations],
+            }
+        )
+
+    def table(self) -> str:
+        """Fault kinds with their counts, those that never struck included."""
+        kinds = [*FAULTS, *BEHAVIOURS]
+        width = max(len(kind) for kind in kinds)
+        rows = [f"  {kind:<{width}}  {self.faults[kind]:>8,}" for kind in kinds]
+        return "\n".join(["  fault" + " " * (width - 3) + "   struck", *rows])
+
+    def verdict(self) -> str:
+        seeds = len(self.digests)
+        work = f"{self.messages:,} messages, {self.deliveries:,} deliveries"
+        if not self.violations:
+            return f"{seeds:,} seeds, {work}: every invariant held. Trace hash {combined(self.digests)}"
+        return f"{seeds:,} seeds, {work}: {len(self.violations)} VIOLATIONS"
+
+
+def describe(violation: Violation) -> str:
+    """The seed, the invariant, what was seen, what led to it, and the one command that shows it again."""
+    lines = [
+        f"seed {violation.seed} breaks {violation.invariant}:",
+        f"  {violation.seen}",
+        "the last lines of its trace:",
+        *[f"  {line}" for line in violation.trace],
+        "to see it again:",
+        f"  {COMMAND.format(seed=violation.seed)}",
+    ]
+    return "\n".join(lines)

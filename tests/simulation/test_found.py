@@ -1,0 +1,24 @@
+"""What the simulator found, each as small as it gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relaymesh.kernel.commands import OpenMailbox
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.node.node import Node
+from relaymesh.node.opening import STORE_FILE
+from relaymesh.node.settings import MeshSettings
+from relaymesh.testing import ManualClock, MemoryDisk
+
+
+def test_a_damaged_store_beside_an_empty_journal_is_built_anew_and_used(tmp_path: Path) -> None:
+    """Seed 13: the new store stood at 0, the journal began at 1, and sends were refused until a restart."""
+    (tmp_path / STORE_FILE).write_bytes(b"no database" * 100)
+    node = Node(tmp_path, MeshSettings(), clock=ManualClock(), disk=MemoryDisk(), background=False)
+    node.core.execute(OpenMailbox("default/a"))
+    sent = node.prepare_send([("default/a", [Envelope("m", "default/s", b"1")])], minted=False)
+    node.core.execute(sent)
+    assert node.store is not None
+    assert node.store.applied == node.core.kernel.state.sequence
+    node.close()
