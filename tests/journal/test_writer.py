@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ import pytest
 
 from relaymesh.errors import Closed, InvalidSettings
 from relaymesh.journal import FIRST_SEQUENCE, JournalSettings, list_segments, read_frames, recover
-from relaymesh.testing.disk import Keep, MemoryDisk
+from relaymesh.testing.disk import Fault, Keep, MemoryDisk
 from tests.journal import stranger
 from tests.journal.small import SMALL, Ledger, state_of
 
@@ -108,6 +109,33 @@ def test_without_allocation_everything_works_the_same() -> None:
         writer.append(b"x" * number, 1, 0)
     writer.sync()
     assert len(state_of(disk.crash())) == 20
+
+
+def test_zeros_go_ahead_of_the_frames_but_never_beyond_what_is_allocated() -> None:
+    disk = MemoryDisk()
+    settings = JournalSettings(segment_bytes_max=4000, allocate_bytes=1000, zero_ahead_bytes=300)
+    writer = recover(disk, settings).open_writer(0)
+    steps: set[int] = set()
+    for number in range(12):
+        writer.append(bytes([number + 1]) * 50, 1, 0)
+        live = writer._live
+        assert live.offset <= live.zeroed <= live.allocated
+        steps.add(live.zeroed)
+    writer.sync()
+    assert 3 <= len(steps) < 12, "a step at a time, not with every frame"
+    assert len(state_of(disk.crash())) == 12
+
+
+def test_no_zeros_are_written_while_the_disk_is_full() -> None:
+    disk = MemoryDisk()
+    disk.faults.append(Fault("allocate", error=errno.ENOSPC, lasting=True))
+    writer = recover(disk, JournalSettings(allocate_bytes=1000)).open_writer(0)
+    for number in range(40):
+        writer.append(bytes([number + 1]) * 50, 1, 0)
+    found = disk.content(f"journal/{writer.segment}")
+    assert found is not None
+    assert len(found) == writer._live.offset
+    assert found.endswith(b"\x28" * 50)
 
 
 def test_a_frame_of_no_events_is_refused() -> None:

@@ -39,11 +39,11 @@ def test_many_threads_share_one_sync(tmp_path: Path, threads: ThreadPoolExecutor
         journal.gate.clear()
         through = core.written + 16
         futures = [threads.submit(planner.send, "coder", n) for n in range(16)]
-        eventually(lambda: core.written == through)
+        eventually(lambda: core.kernel.state.sequence == through)
         assert not any(future.done() for future in futures)
         journal.gate.set()
         assert len({future.result(5).sequence for future in futures}) == 16
-        assert journal.syncs == 1
+        assert journal.syncs <= 2  # the one under way, and one for all who came meanwhile
         assert len(coder.receive_many(100)) == 16
 
 

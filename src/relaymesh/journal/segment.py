@@ -113,6 +113,8 @@ class LiveSegment:
     crc: int
     next_sequence: int
     allocated: int
+    zeroed: int = 0
+    """Zeros are written up to here."""
 
     @property
     def path(self) -> str:
@@ -238,9 +240,9 @@ def next_frame(live: LiveSegment, payload: bytes, events: int, mark: int, now_ns
     )
 
 
-def write_frame(live: LiveSegment, data: bytes, crc: int, events: int) -> None:
-    """Write an encoded frame at the segment's end and move the end behind it."""
-    live.file.write_at(data, live.offset)
+def write_frame(live: LiveSegment, data: bytes, crc: int, events: int, zeros: int = 0) -> None:
+    """Write an encoded frame at the segment's end and move the end behind it; `zeros` follow it."""
+    live.file.write_at(data + bytes(zeros) if zeros else data, live.offset)
     live.offset += len(data)
     live.crc = crc
     live.next_sequence += events

@@ -124,8 +124,9 @@ class Writer:
         if live.offset + size > live.allocated and self._settings.allocate_bytes:
             self._allocate(live, live.offset + size)
         data, crc = next_frame(live, payload, events, self._synced[0], now_ns)
+        zeros = self._zeros(live, live.offset + size) if live.offset + size > live.zeroed else 0
         try:
-            write_frame(live, data, crc, events)
+            write_frame(live, data, crc, events, zeros)
         except OSError as error:
             raise self._poison(f"writing to {live.path} failed: {error}") from error
         self._bytes_written += size
@@ -251,6 +252,14 @@ class Writer:
             if not is_full(error):
                 raise self._poison(f"allocating {live.path} failed: {error}") from error
             self._notice_full()
+
+    def _zeros(self, live: LiveSegment, end: int) -> int:
+        """How many zeros to write behind the frame: never beyond what is surely allocated."""
+        if self._short_of_space:
+            return 0
+        zeros = max(0, min(self._settings.zero_ahead_bytes, live.allocated - end))
+        live.zeroed = end + zeros
+        return zeros
 
     def _notice_full(self) -> None:
         if not self._short_of_space:

@@ -138,7 +138,9 @@ class Core:
                 latches, self._room_latches = self._room_latches, []
                 for open_latch in latches:
                     open_latch()
-            if self.kernel.next_event_at < self.timer_at:
+            next_at = self.kernel.next_event_at
+            if next_at < self.timer_at:
+                self.timer_at = next_at  # so that `on_due` comes before it, also if housekeeping sleeps on
                 self.on_timer()
         if step.ended is not None or step.arrived is not None or step.moved is not None:
             log_step(step)
@@ -188,17 +190,21 @@ class Core:
 
     def reach(self, written: int, synced: int, *, durable: bool = False) -> None:
         """Come back when the marks have passed. The first to come does the work for all who wait."""
+        if self.waits_for_sync or durable:
+            while self.synced < synced:
+                with self._syncing:  # first, and the write behind it: one queue to stand in, not two
+                    if self.synced < synced:
+                        self._write_through(synced)
+                        self._sync()
+        self._write_through(written)
+        if written > self.synced:
+            self.ask_idle_sync()
+
+    def _write_through(self, written: int) -> None:
         while self.written < written:
             with self._writing:
                 if self.written < written:
                     self._write()
-        if self.waits_for_sync or durable:
-            while self.synced < synced:
-                with self._syncing:
-                    if self.synced < synced:
-                        self._sync()
-        if written > self.synced:
-            self.ask_idle_sync()
 
     def ask_idle_sync(self) -> None:
         """What is written, and nobody waits for, is to be synced soon all the same."""
