@@ -17,9 +17,10 @@ class JournalSettings:
         this has a segment of its own. Raising it means fewer files, and archiving in coarser steps.
     allocate_bytes: a segment's file grows in steps of this size, ahead of the data (a sync that changes
         no file size is 1.1 to 1.9 times faster). Raising it wastes up to that much disk; 0 turns it off.
-    zero_ahead_bytes: so many zeros are written behind a frame, within what is allocated, when the last are used
-        up (a frame on written blocks syncs 1.1 to 1.4 times faster than on blocks that are only reserved). Costs
-        as many bytes of zeros as of data; 0, none, is right where a file system never writes in place.
+    zero_ahead_bytes: so many zeros are written behind a frame, within what is allocated, when the last
+        ones are used up (a frame on written blocks syncs 1.1 to 1.4 times faster than on blocks that are
+        only reserved). Costs as many bytes of zeros as of data; 0 is right where a file system never
+        writes in place.
     checkpoint_reserve_bytes: how much a checkpoint is expected to need. Publishes are refused while
         free bytes < allocate_bytes + checkpoint_reserve_bytes. Raising it refuses earlier.
     room_refresh_bytes: free space is asked again after this many bytes of frames (and at every rotation, and
