@@ -16,7 +16,8 @@ from relaymesh.errors import StoreMisconfigured
 
 SYNCHRONOUS = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
 BUSY_TIMEOUT_MS = 5_000
-CACHE_KIB = 16_384
+CACHE_KIB = 4_096
+"""SQLite's own copy of pages. The writer appends, so a few megabytes hold all it touches again."""
 WAL_PAGES_MAX = 1_000
 """Pages in the WAL (4 MB) before they are copied into the database and synced. The journal shares the disk
 and its syncs wait meanwhile: with 8,000 pages the slowest in a hundred receipts came twice as late."""
