@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 INSTALL := $(BIN)/python -m pip install -qq --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format docs bench bench-peers acceptance lock clean
+.PHONY: help run test lint format docs bench bench-peers acceptance proof lock clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -45,6 +45,13 @@ bench-peers: $(VENV)/.bench ## the same work on Redis, NATS and RabbitMQ (bench/
 
 acceptance: $(VENV)/.dev ## four runs on the real clock: load, outage, duplicates, failure (MINUTES=0.5 shortens)
 	@$(BIN)/python -m acceptance $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+proof: $(VENV)/.dev ## the long runs: seeds, crash states, bit flips, planted bugs, torture (about an hour)
+	$(BIN)/python -m relaymesh.testing.simulate --seeds 100000 --jobs $(JOBS) --json
+	$(BIN)/python -m relaymesh.testing.crashes --states 500000 --jobs $(JOBS) --json
+	$(BIN)/python -m relaymesh.testing.crashes --bit-flips --jobs $(JOBS) --json
+	$(BIN)/python -m relaymesh.testing.planted
+	$(BIN)/relaymesh torture --minutes $(if $(MINUTES),$(MINUTES),10) --json
 
 lock: $(VENV)/.lock ## pin and hash requirements/*.txt again (LOCK_FLAGS=--upgrade takes newer versions)
 	$(COMPILE) requirements/build.in -o requirements/build.txt

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relaymesh.kernel.commands import OpenMailbox
+from relaymesh.kernel.commands import OpenMailbox, Receive, Tick
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.node.core import Receiver
 from relaymesh.node.node import Node
 from relaymesh.node.opening import STORE_FILE
 from relaymesh.node.settings import MeshSettings
@@ -21,4 +22,19 @@ def test_a_damaged_store_beside_an_empty_journal_is_built_anew_and_used(tmp_path
     node.core.execute(sent)
     assert node.store is not None
     assert node.store.applied == node.core.kernel.state.sequence
+    node.close()
+
+
+def test_a_lease_given_out_since_the_last_tending_survives_a_suspend() -> None:
+    """Seed 284: nobody looked at the clock before a deadline that housekeeping had not heard of yet."""
+    clock = ManualClock()
+    node = Node(None, MeshSettings(), clock=clock, disk=MemoryDisk(), background=False)
+    node.core.execute(OpenMailbox("default/a"))
+    node.tend()
+    node.core.execute(node.prepare_send([("default/a", [Envelope("m", "default/s", b"1")])], minted=False))
+    receiver = Receiver("remote", 1, None, True, 300)
+    node.core.execute(Receive("default/a", receiver))
+    clock.suspend(600)
+    node.core.execute(Tick())
+    assert receiver.leases[0].token in node.core.kernel.state.leases
     node.close()

@@ -365,6 +365,11 @@ class MemoryDisk:
             return False
         return inode.durable.read(offset, size) == inode.now.read(offset, size)
 
+    def has_synced(self, name: str, size: int) -> bool:
+        """Whether so many bytes of the file are durable, under whatever name."""
+        inode = self._existing(name)
+        return inode.durable.read(0, size) == inode.now.read(0, size)
+
     def content(self, name: str) -> bytes | None:
         """The file as a reader sees it now; None when there is none."""
         inode = self._names.get(name)

@@ -64,6 +64,7 @@ class Clients:
         """Deliveries that were let go: their tokens should be worth nothing."""
         self.waiting: list[SimReceiver] = []
         self.quiet = False
+        self._put_off: set[tuple[str, int]] = set()
         self._sent_count = 0
         self.habits: dict[str, Callable[[], None]] = {
             "send": self.send,
@@ -192,8 +193,11 @@ class Clients:
             f"receipt {receipt.id}: {receipt.sequence} due {receipt.due}"
             f"{' duplicate' if receipt.duplicate else ''}"
         )
-        if not self.world.witness.is_safe(receipt.sequence):
-            self.history.early.append(f"the receipt of {receipt.id} (sequence {receipt.sequence})")
+        self._note_if_early(f"the receipt of {receipt.id}", receipt.sequence)
+
+    def _note_if_early(self, what: str, sequence: int | None) -> None:
+        if sequence is not None and not self.world.witness.is_safe(sequence):
+            self.history.early.append(f"{what} (sequence {sequence})")
 
     # -- receiving ----------------------------------------------------------------------------
 
@@ -269,8 +273,7 @@ class Clients:
                 f"{now} delivery {delivery.id} in {delivery.mailbox}"
                 f" token {delivery.token} attempt {delivery.attempt}"
             )
-            if not self.world.witness.is_safe(delivery.sequence):
-                self.history.early.append(f"the delivery of {delivery.id} (sequence {delivery.sequence})")
+            self._note_if_early(f"the delivery of {delivery.id}", delivery.sequence)
 
     # -- settling -----------------------------------------------------------------------------
 
@@ -347,8 +350,11 @@ class Clients:
             self._ask(delivery, "fatal", command, code_given="other")
 
     def nack_until(self) -> None:
-        delivery = self._pick()
+        """Whoever put a message off once is likely to do so again."""
+        again = [each for each in self.held if (each.mailbox, each.sequence) in self._put_off]
+        delivery = again[0] if again else self._pick()
         if delivery is not None:
+            self._put_off.add((delivery.mailbox, delivery.sequence))
             until = self.world.now() + self.rng.choice((0, 300, 5_000))
             command = Nack(delivery.token, "rate_limited", "later", until=until)
             self._ask(delivery, "defer", command, not_before=until)
@@ -454,6 +460,7 @@ class Clients:
                 each.answer = "done" if error is None else "refused" if known else "unknown"
                 if error is None and not purge:
                     each.sequence = result[i]
+                    self._note_if_early(f"the answer to redriving {each.dead_sequence}", each.sequence)
 
         command: Command = PurgeDeadLetters(letters) if purge else Redrive(letters)
         self.world.submit(command, answered)

@@ -15,6 +15,7 @@ from relaymesh.testing.disk import Fault, Keep
 from relaymesh.testing.simulation.clients import Clients
 from relaymesh.testing.simulation.plan import DOWN, RUNNING, STORE
 from relaymesh.testing.simulation.reading import Segment, read_segments
+from relaymesh.testing.simulation.verdict import Violation
 from relaymesh.testing.simulation.world import World
 
 KEEPS = {
@@ -26,6 +27,7 @@ KEEPS = {
 """What of the unsynced survives, by kind of power loss."""
 
 FREE = 10**12
+LONG_SLEEP_S = 5
 
 
 class Faults:
@@ -230,8 +232,11 @@ class Faults:
         self.world.counted(kind)
 
     def _suspend(self) -> None:
-        self.world.clock.suspend(self.rng.choice((1, 20, 600)))
+        seconds = self.rng.choice((1, 20, 600))
+        self.world.clock.suspend(seconds)
         self.world.life.disturbed += 1
+        if seconds > LONG_SLEEP_S:
+            self.world.history.woke.append((self.world.life.epoch, self.world.now()))
         self.world.counted("suspend")
 
     # -- between two lives --------------------------------------------------------------------
@@ -274,6 +279,9 @@ class Faults:
         if not segments:
             return
         segment = self.rng.choice(segments)
+        if not world.disk.has_synced(segment.path, segment.protected):
+            said = f"{segment.path} is said to be synced below {segment.protected}, and is not"
+            raise Violation("synced_before_leaving", said)
         offset, bit = self.rng.randrange(segment.protected), self.rng.randrange(8)
         world.disk.flip(segment.path, offset, bit)
         world.counted("bit_flip", f"{segment.path} offset {offset} bit {bit}")

@@ -136,6 +136,8 @@ class History:
     """What left before it was on the disk, in words."""
     forced: set[str] = field(default_factory=set)
     """Mailboxes whose delayed messages somebody asked for before their time."""
+    woke: list[tuple[int, int]] = field(default_factory=list)
+    """When the machine awoke from a long sleep: the epoch, and the mesh time."""
     order: int = 0
 
     def next_order(self) -> int:

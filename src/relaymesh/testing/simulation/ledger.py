@@ -32,6 +32,7 @@ class Entry:
     ready: int
     ttl: int
     max_retries: int | None
+    envelope: list[Any]
     state: str = "pending"
     attempts: int = 0
     ended: int = 0
@@ -200,6 +201,7 @@ class Ledger:
             due,
             3_600_000 if fields[6] is None else fields[6],
             fields[15],
+            envelope,
         )
         if (mailbox, sequence) in self.entries:
             raise Violation("conservation", f"{entry} was accepted twice")
@@ -298,7 +300,7 @@ class Ledger:
             raise Violation("expiry", f"{entry} was granted at {at} though it expired at {entry.expires}")
         if entry.lane is not None:
             self._check_lane(box, entry, at, first_token)
-        elif not entry.granted and not entry.moved:
+        else:
             self._check_line(box, entry, at)
 
     def _check_lane(self, box: Box, entry: Entry, at: int, first_token: int) -> None:
@@ -314,13 +316,12 @@ class Ledger:
                 raise Violation("lane_order", f"{entry} was granted before {other} of its lane")
 
     def _check_line(self, box: Box, entry: Entry, at: int) -> None:
-        """Among those without a lane, of one priority and never delivered: by due time, then as sent."""
+        """Among those without a lane and of one priority: by the time they became ready, then as sent."""
         for other in box.unsettled.values():
             if (
-                other.place < entry.place
+                (other.ready, other.sequence) < (entry.ready, entry.sequence)
                 and other.lane is None
-                and not other.granted
-                and not other.moved
+                and not other.token
                 and other.priority == entry.priority
                 and not (other.expires and other.expires <= at)
                 and not other.completed
@@ -369,6 +370,8 @@ class Ledger:
             raise Violation(
                 "attempts_bounded", f"{entry} is tried again after attempt {entry.attempts} ({code})"
             )
+        if cause == "deferred" and entry.deferrals >= box.plan.settings.max_deferrals:
+            raise Violation("attempts_bounded", f"{entry} is put off again after {entry.deferrals} times")
         if cause == "expired":
             settings = box.plan.settings
             plain = min(settings.backoff_ms_base << (entry.attempts - 1), settings.backoff_ms_cap)
@@ -420,8 +423,8 @@ class Ledger:
         if letter is None or letter.state != "dead":
             raise Violation("redrive_once", f"dead letter {dead_sequence} of {source} was redriven again")
         letter.state = "redriven"
-        if [envelope[0], envelope[2]] != [letter.id, letter.content]:
-            raise Violation("redrive_once", f"dead letter {letter} came back as another message")
+        if envelope != letter.envelope:
+            raise Violation("redrive_once", f"dead letter {letter} came back as another message, or changed")
         self.boxes[source].halts.pop(dead_sequence, None)
         entry = self._enter(mailbox, self.sequence, envelope, at, at)
         entry.redrives = letter.redrives + 1

@@ -208,7 +208,7 @@ def _mailbox_settings(rng: random.Random, *, subscription: bool) -> MailboxSetti
         max_retries=rng.choice((None, None, 0, 1, 3)),
         backoff_ms_base=base,
         backoff_ms_cap=max(base, rng.choice((100, 2_000, 60_000))),
-        max_deferrals=rng.choice((2, 100)),
+        max_deferrals=rng.choice((1, 100)),
         ordered=rng.random() < 0.15,
         halt_on_dead_letter=rng.random() < 0.1,
         delivery_semantics="at_most_once" if rng.random() < 0.08 else "at_least_once",

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 
 from relaymesh.testing.simulation.history import Delivery, History, Settled
-from relaymesh.testing.simulation.ledger import Ledger
+from relaymesh.testing.simulation.ledger import EPOCH_SHIFT, Ledger
 from relaymesh.testing.simulation.verdict import Violation
 
 ENDING = ("ack", "drop", "settle", "nack", "fatal", "defer")
 """Settles that end a lease when they are answered."""
 EXTENSION_MS_MAX = 5_000
+ROUND_MS = 5_000
+"""So long after a long sleep of the machine, holders that slept too may still speak up."""
 
 
 def check_settles(history: History, ledger: Ledger) -> None:
+    _check_rounds(history, ledger)
     by_token: dict[int, list[Settled]] = defaultdict(list)
     for settle in history.settles:
         by_token[settle.delivery.token].append(settle)
@@ -38,6 +41,15 @@ def check_settles(history: History, ledger: Ledger) -> None:
             )
         if settle.code == "LEASE_LOST":
             _check_lost(settle, others, deliveries, history, ledger)
+
+
+def _check_rounds(history: History, ledger: Ledger) -> None:
+    for epoch, woke in history.woke:
+        for token, at in ledger.expired.items():
+            if token >> EPOCH_SHIFT == epoch and woke <= at < woke + ROUND_MS:
+                raise Violation(
+                    "lease_kept", f"token {token} ran out {at - woke} ms after the machine had been asleep"
+                )
 
 
 def _why_stale(

@@ -1,0 +1,54 @@
+"""Planted bugs: the product broken on purpose, one function at a time, to test the tests.
+
+    from relaymesh.testing.planted import bug_named
+    from relaymesh.testing.planted.catching import catch
+
+    assert catch(bug_named("receipt_before_sync")).caught
+
+A bug is a small function that stands in for one of the product while it is planted; the product itself
+knows nothing of it. By the layer they break:
+
+    commit       what leaves before it is safe
+    journal      frames, syncs, segments, checkpoints, the archive
+    recovery     what a start gets wrong
+    admission    what is let in
+    delivery     what is given out
+    settling     what becomes of it
+    timing       when
+    store        what the tables say
+
+`catching` looks for each with the simulator; `python -m relaymesh.testing.planted` does that for all.
+"""
+
+from __future__ import annotations
+
+from relaymesh.testing.planted import (
+    admission,
+    commit,
+    delivery,
+    journal,
+    recovery,
+    settling,
+    store,
+    timing,
+)
+from relaymesh.testing.planted.bug import Bug, bugs_of
+
+__all__ = ["BUGS", "Bug", "UnknownBug", "bug_named"]
+
+BUGS: tuple[Bug, ...] = tuple(
+    bug
+    for layer in (commit, journal, recovery, admission, delivery, settling, timing, store)
+    for bug in bugs_of(layer)
+)
+
+
+class UnknownBug(LookupError):
+    """There is no planted bug of that name."""
+
+
+def bug_named(name: str) -> Bug:
+    for bug in BUGS:
+        if bug.name == name:
+            return bug
+    raise UnknownBug(f"there is no planted bug {name!r}; `--list` shows all {len(BUGS)}")

@@ -1,0 +1,64 @@
+"""What is let in, or recognised, wrongly."""
+
+# ruff: noqa: ARG001 - a wrong function takes what the right one takes
+
+from __future__ import annotations
+
+from typing import Any
+
+from relaymesh.errors import Conflict
+from relaymesh.kernel import admission
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.dedup import Admitted, Seen
+from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.topics import Subscriptions
+from relaymesh.node.node import Node
+from relaymesh.testing.planted.bug import Original, at, plant
+
+
+@plant(at(Admitted, "settle"), broken="an id is forgotten when its message is settled")
+def dedup_ends_with_the_message(
+    original: Original, admitted: Admitted, target: str, entries: list[Entry]
+) -> None:
+    known = admitted.of(target)
+    for entry in entries:
+        del known[entry.envelope.id]
+
+
+@plant(
+    at(Node, "_look_up"), broken="ids that memory has given up are not looked up in the store", first_seed=102
+)
+def dedup_without_the_store(original: Original, node: Node, targets: Any) -> None:
+    pass
+
+
+@plant(at(admission, "_same_again"), broken="the same id with other content is taken for a duplicate")
+def conflict_taken_for_duplicate(
+    original: Original, target: str, envelope: Envelope, found: Entry | Seen
+) -> Receipt:
+    try:
+        receipt: Receipt = original(target, envelope, found)
+    except Conflict:
+        return Receipt(envelope.id, found.sequence, duplicate=True)
+    return receipt
+
+
+@plant(at(Mailbox, "room_for"), broken="a full mailbox takes more")
+def capacity_not_asked(original: Original, mailbox: Mailbox, messages: int, size: int) -> bool:
+    return True
+
+
+@plant(at(admission, "accept"), broken="a batch that is refused is accepted up to where it was refused")
+def batch_accepted_in_part(
+    original: Original, decision: Decision, groups: Any, known: Any = None, minted: bool = False
+) -> list[Receipt]:
+    return [receipt for group in groups for receipt in original(decision, [group], known, minted)]
+
+
+@plant(at(Subscriptions, "route"), broken="the last of several subscribers does not get a publish")
+def subscriber_missed(original: Original, subscriptions: Subscriptions, topic: str) -> tuple[str, ...]:
+    route: tuple[str, ...] = original(subscriptions, topic)
+    return route[:-1] if len(route) > 1 else route
