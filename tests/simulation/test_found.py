@@ -11,6 +11,7 @@ from relaymesh.node.node import Node
 from relaymesh.node.opening import STORE_FILE
 from relaymesh.node.settings import MeshSettings
 from relaymesh.testing import ManualClock, MemoryDisk
+from relaymesh.testing.simulation.scenario import run_seed
 
 
 def test_a_damaged_store_beside_an_empty_journal_is_built_anew_and_used(tmp_path: Path) -> None:
@@ -38,3 +39,8 @@ def test_a_lease_given_out_since_the_last_tending_survives_a_suspend() -> None:
     node.core.execute(Tick())
     assert receiver.leases[0].token in node.core.kernel.state.leases
     node.close()
+
+
+def test_the_window_of_a_duplicates_receipt_runs_from_the_first_acceptance() -> None:
+    """Seed 8505: the first answer got lost, a start came a day later, and a duplicate was the first receipt."""
+    assert run_seed(8505).violation is None

@@ -42,18 +42,27 @@ def _check_targets(sent: Sent, history: History) -> None:
 
 
 def _check_duplicates(history: History) -> None:
-    """After a receipt, the same id within the window: the same receipt again, or a conflict."""
+    """After a receipt, the same id within the window: the same receipt again, or a conflict.
+
+    The window runs from the acceptance. Where the first receipt was a duplicate's, that was an earlier send,
+    whose own answer got lost.
+    """
+    tried: dict[tuple[str, str], int] = {}
+    for sent in history.sent:
+        if sent.answer != "refused":
+            tried.setdefault((sent.message.target, sent.message.id), sent.at)
     first: dict[tuple[str, str], Sent] = {}
     for sent in sorted(history.sent, key=lambda each: each.order):
         key = sent.message.target, sent.message.id
         original = first.get(key)
-        if original is not None and sent.order > original.answered and sent.at < original.at + WINDOW_MS:
+        if original is not None and sent.order > original.answered and sent.at < tried[key] + WINDOW_MS:
             _check_again(sent, original)
         if sent.answer == "done" and (original is None or sent.answered < original.answered):
             first[key] = sent
     for sent in history.sent:
-        original = first.get((sent.message.target, sent.message.id))
-        if original is None or sent.answer != "done" or original.at + WINDOW_MS <= sent.at:
+        key = sent.message.target, sent.message.id
+        original = first.get(key)
+        if original is None or sent.answer != "done" or tried[key] + WINDOW_MS <= sent.at:
             continue
         if sent.sequence != original.sequence:
             raise Violation(
