@@ -42,5 +42,5 @@ def test_a_lease_given_out_since_the_last_tending_survives_a_suspend() -> None:
 
 
 def test_the_window_of_a_duplicates_receipt_runs_from_the_first_acceptance() -> None:
-    """Seed 8505: the first answer got lost, a start came a day later, and a duplicate was the first receipt."""
+    """Seed 8505: the first answer got lost, a start came a day later, a duplicate was the first receipt."""
     assert run_seed(8505).violation is None
