@@ -93,7 +93,11 @@ def _check_sent(delivery: Delivery, history: History, sent: dict[str, list[Sent]
     if not possible:
         raise Violation("no_phantom", f"{delivery.id} in {delivery.mailbox} was sent by nobody")
     due = min(each.at + each.message.delay_ms for each in possible)
-    receipted = [each.due for each in possible if each.answer == "done" and each.answered < delivery.order]
+    receipted = [
+        each.due
+        for each in possible
+        if each.answer == "done" and each.sequence == delivery.sequence and each.answered < delivery.order
+    ]
     return max([due, *receipted])
 
 
