@@ -43,7 +43,10 @@ def test_a_lease_given_out_since_the_last_tending_survives_a_suspend() -> None:
     node.close()
 
 
-@pytest.mark.parametrize("seed", [8505, 12771, 17652, 25196])
+@pytest.mark.parametrize("seed", [8505, 12771, 17652, 25196, 29915])
 def test_seeds_that_the_checkers_once_misjudged(seed: int) -> None:
-    """Starts a day apart: an id may come anew after its window, and a checkpoint leaves ids to the store."""
+    """Starts a day apart: an id may come anew after its window, and a checkpoint leaves ids to the store.
+
+    29915: a flipped segment whose name was never synced is gone after a power loss, and cannot be healed.
+    """
     assert run_seed(seed).violation is None

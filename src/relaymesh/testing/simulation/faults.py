@@ -286,7 +286,8 @@ class Faults:
         world.disk.flip(segment.path, offset, bit)
         world.counted("bit_flip", f"{segment.path} offset {offset} bit {bit}")
         self._refuse(segment.path)
-        world.disk.flip(segment.path, offset, bit)
+        if world.disk.content(segment.path) is not None:  # power loss may take an unsynced name
+            world.disk.flip(segment.path, offset, bit)
 
     def _segment_missing(self) -> None:
         world = self.world
