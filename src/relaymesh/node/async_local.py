@@ -42,6 +42,7 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt, Step
+from relaymesh.node.clock import Bell
 from relaymesh.node.core import Core, Receiver, Ticket, marks_of
 from relaymesh.node.local import ROOM_POLL_S, Groups
 from relaymesh.node.node import Node
@@ -53,7 +54,7 @@ class CommitThread:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._wanted = threading.Event()
+        self._wanted = Bell()
         self._sync_to = 0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="relaymesh-commit", daemon=True)
@@ -62,15 +63,13 @@ class CommitThread:
     def want(self, synced: int) -> None:
         """Move the marks: write what waits, and sync at least through `synced`."""
         self._sync_to = max(self._sync_to, synced)
-        if not self._wanted.is_set():
-            self._wanted.set()
+        self._wanted.ring()
 
     def _run(self) -> None:
         core = self._core
         try:
             while True:
                 self._wanted.wait()
-                self._wanted.clear()
                 if self._closing:
                     return
                 core.write()
@@ -83,7 +82,7 @@ class CommitThread:
 
     def close(self) -> None:
         self._closing = True
-        self._wanted.set()
+        self._wanted.ring()
         self._thread.join(timeout=30)
 
 

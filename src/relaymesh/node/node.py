@@ -20,7 +20,7 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.kernel.state import topic_target
-from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
+from relaymesh.node.clock import Bell, Clock, MeshTime, SuspendGuard, SystemClock
 from relaymesh.node.core import Core, JournalPort, NullJournal
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.ids import IdMint, uuid7_ms
@@ -102,7 +102,7 @@ class Node:
         self._many_segments = self.opened is not None and self.opened.segments >= SEGMENTS_MAX
         self._last_sync_ms = self._last_daily_ms = self.time.now()
         self._checkpointing: threading.Thread | None = None
-        self._wake = threading.Event()
+        self._wake = Bell()
         self._background = background
         self._thread: threading.Thread | None = None
         try:
@@ -111,7 +111,7 @@ class Node:
             self.close(force=True)
             raise
         if background:
-            self.core.on_timer = self._wake.set
+            self.core.on_timer = self._wake.ring
             self._thread = threading.Thread(
                 target=self._keep_house, name="relaymesh-housekeeping", daemon=True
             )
@@ -187,7 +187,6 @@ class Node:
                 log.exception("housekeeping failed; it goes on")
                 wait_s = HOUSEKEEPING_S
             self._wake.wait(wait_s)
-            self._wake.clear()
 
     def tend(self) -> float:
         """Do what is due; answers how many seconds nothing will be."""
@@ -313,7 +312,7 @@ class Node:
             self.closed = True
         if self.core.forked:
             return  # everything here is the parent's
-        self._wake.set()
+        self._wake.ring()
         try:
             if self._checkpointing is not None:
                 self._checkpointing.join(timeout=60)  # it is of use to the next start

@@ -129,7 +129,8 @@ class Projector(_Progress):
         self._linger_s = linger_s
         self._queue: deque[tuple[Sequence[Projection], int]] = deque()
         self._queued = 0
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._draining = 0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="relaymesh-projector", daemon=True)
@@ -137,7 +138,7 @@ class Projector(_Progress):
 
     def offer(self, projections: Sequence[Projection], events: int) -> None:
         """Take synced records, in order. Never blocks and never raises: see `lagging` and `failed`."""
-        with self._changed:
+        with self._lock:
             self._offered += events
             if self.failed is not None:
                 return
@@ -150,7 +151,7 @@ class Projector(_Progress):
 
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until everything offered so far is committed. False when the time is up, or the store down."""
-        with self._changed:
+        with self._lock:
             wanted = self._offered
             self._draining += 1
             self._changed.notify_all()
@@ -162,7 +163,7 @@ class Projector(_Progress):
 
     def close(self, timeout: float | None = None) -> bool:
         """Commit what was offered and end the thread. The store stays open: its owner closes it."""
-        with self._changed:
+        with self._lock:
             self._closing = True
             self._changed.notify_all()
         self._thread.join(timeout)
@@ -176,18 +177,18 @@ class Projector(_Progress):
             batch, events = self._next(0.0 if more else PURGE_CHECK_S)
             if batch:
                 self._project(batch, events)
-                with self._changed:
+                with self._lock:
                     self._changed.notify_all()
             elif self._closing:
                 return
-        with self._changed:
+        with self._lock:
             self._queue.clear()
             self._queued = 0
             self._changed.notify_all()
 
     def _next(self, wait_s: float) -> tuple[list[Projection], int]:
         """The next batch, gathered; an empty one when nothing came within the time."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._queued or self._closing, wait_s)
             if self._queued and self._linger_s:
                 self._changed.wait_for(self._is_full_or_urgent, self._linger_s)
