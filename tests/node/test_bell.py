@@ -29,7 +29,12 @@ def test_a_ring_wakes_whoever_waits() -> None:
 
 def test_many_ringers_leave_it_usable() -> None:
     bell = Bell()
-    ringers = [threading.Thread(target=lambda: [bell.ring() for _ in range(2_000)]) for _ in range(4)]
+
+    def ring_often() -> None:
+        for _ in range(2_000):
+            bell.ring()
+
+    ringers = [threading.Thread(target=ring_often) for _ in range(4)]
     for ringer in ringers:
         ringer.start()
     while any(ringer.is_alive() for ringer in ringers):
