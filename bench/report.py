@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ from bench.quantile import median, spread
 
 Report = dict[str, Any]
 Table = tuple[list[str], list[list[str]]]
+Tables = Sequence[tuple[str, Callable[[Report], Table]]]
+"""Titles, and what makes the table below each."""
 
 BEGIN, END = "<!-- {}: begin, written by `python -m bench --write-docs` -->", "<!-- {}: end -->"
 SIGNS = {">=": "≥", "<=": "≤", "<": "<"}
@@ -173,17 +175,24 @@ TABLES = (
 
 
 def plain(report: Report) -> str:
-    parts = [machine_line(report)]
-    for title, make in TABLES:
-        head, rows = make(report)
-        if rows:
-            parts.append(f"{title}\n{columns([head, *rows])}")
+    parts = [machine_line(report), *plain_tables(report, TABLES)]
     failed = [
         f"{key}: {each['error']}" for key, all in report["results"].items() for each in all if "error" in each
     ]
     if failed:
         parts.append("Failed\n" + "\n".join(failed))
     return "\n\n".join(parts)
+
+
+def plain_tables(report: Report, tables: Tables) -> list[str]:
+    """Each table that has a row, below its title."""
+    made = [(title, *make(report)) for title, make in tables]
+    return [f"{title}\n{columns([head, *rows])}" for title, head, rows in made if rows]
+
+
+def markdown_tables(report: Report, tables: Tables) -> list[str]:
+    made = [(title, *make(report)) for title, make in tables]
+    return [f"### {title}\n\n{markdown_table(head, rows)}" for title, head, rows in made if rows]
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -211,12 +220,7 @@ def machine_line(report: Report) -> str:
 
 
 def markdown(report: Report) -> str:
-    parts = [machine_line(report)]
-    for title, make in TABLES:
-        head, rows = make(report)
-        if rows:
-            parts.append(f"### {title}\n\n{markdown_table(head, rows)}")
-    return "\n\n".join(parts)
+    return "\n\n".join([machine_line(report), *markdown_tables(report, TABLES)])
 
 
 def markdown_table(head: list[str], rows: list[list[str]]) -> str:

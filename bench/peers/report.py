@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.peers.plan import BATCHES, LATENCY_BATCH, OURS, rate_key
 from bench.quantile import median, spread
-from bench.report import Report, Table, columns, machine_line, markdown_table, number, share
+from bench.report import Report, Table, machine_line, markdown_tables, number, plain_tables, share
 
 BEGIN = "<!-- peers: begin, written by `python -m bench.peers --write-docs` -->"
 END = "<!-- peers: end -->"
@@ -131,21 +131,13 @@ def left_out(report: Report) -> list[str]:
 
 
 def plain(report: Report) -> str:
-    parts = [machine_line(report)]
-    for title, make in TABLES:
-        head, rows = make(report)
-        if rows:
-            parts.append(f"{title}\n{columns([head, *rows])}")
+    parts = [machine_line(report), *plain_tables(report, TABLES)]
     parts += ["\n".join([title, *lines]) for title, lines in _notes(report) if lines]
     return "\n\n".join(parts)
 
 
 def markdown(report: Report) -> str:
-    parts = [machine_line(report)]
-    for title, make in TABLES:
-        head, rows = make(report)
-        if rows:
-            parts.append(f"### {title}\n\n{markdown_table(head, rows)}")
+    parts = [machine_line(report), *markdown_tables(report, TABLES)]
     for title, lines in _notes(report):
         if lines:
             parts.append(f"### {title}\n\n" + "\n".join(f"- {line}" for line in lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -25,18 +26,26 @@ from tests.journal.small import Ledger, state_of
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("syncing", ["mirror first", "primary first"])
-@pytest.mark.parametrize("struck", ["primary", "mirror"])
-def test_power_lost_at_any_call_of_either_disk_loses_nothing_in_either(struck: str, syncing: Syncing) -> None:
+def cut_short(struck: str, new_pair: Callable[[], Pair]) -> Iterator[Pair]:
+    """One life after the other, each cut at one call of that disk later, until one comes to its end."""
     cuts, done = 0, False
     while not done:
-        pair = Pair(syncing=syncing)
+        pair = new_pair()
         getattr(pair, struck).cut_power_after(cuts)
         try:
             pair.life()
             done = True
         except PowerLost:
             pass
+        yield pair
+        cuts += 1
+
+
+@pytest.mark.parametrize("syncing", ["mirror first", "primary first"])
+@pytest.mark.parametrize("struck", ["primary", "mirror"])
+def test_power_lost_at_any_call_of_either_disk_loses_nothing_in_either(struck: str, syncing: Syncing) -> None:
+    cuts = 0
+    for pair in cut_short(struck, lambda: Pair(syncing=syncing)):
         for keep, seed in CRASHES:
             after = pair.crash(keep, seed)
             after.check_mirror_alone()
@@ -133,15 +142,8 @@ def test_every_nth_failing_call_of_a_required_mirror_loses_nothing() -> None:
 
 def test_power_lost_at_any_call_of_a_best_effort_pair_loses_nothing_of_the_primary() -> None:
     for struck in ("primary", "mirror"):
-        cuts, done = 0, False
-        while not done:
-            pair = Pair(mode="best_effort")
-            getattr(pair, struck).cut_power_after(cuts)
-            try:
-                pair.life()
-                done = True
-            except PowerLost:
-                pass
+        cuts = 0
+        for pair in cut_short(struck, lambda: Pair(mode="best_effort")):
             for keep, seed in CRASHES:
                 after = pair.crash(keep, seed)
                 after.start()

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from relaymesh.errors import MeshError
+from relaymesh.journal.bell import Bell
 from relaymesh.journal.catch_up import bring_in_step, check_same_journal, declare_complete, lacks
 from relaymesh.journal.copying import copy_file
 from relaymesh.journal.disk import Disk, File, Lock
@@ -62,7 +63,7 @@ class Trailing:
         self._closing = False
         self._lost: str | None = None
         self._files: dict[str, File] = {}
-        self._wake = threading.Event()
+        self._wake = Bell()
         self._thread: threading.Thread | None = None
         if threaded:
             self._thread = threading.Thread(target=self._run, name="relaymesh-mirror", daemon=True)
@@ -146,7 +147,7 @@ class Trailing:
         if self._thread is None:
             self._end()
             return
-        self._wake.set()
+        self._wake.ring()
         self._thread.join(CLOSE_SECONDS_MAX)
         if self._thread.is_alive():
             self.lose(f"it was still behind {CLOSE_SECONDS_MAX:g} s after the close")
@@ -183,13 +184,12 @@ class Trailing:
         if self._thread is None:
             self._work()
         else:
-            self._wake.set()
+            self._wake.ring()
 
     def _run(self) -> None:
         try:
             while not self._closing:
                 self._wake.wait()
-                self._wake.clear()
                 self._work()
             self._work()
         finally:

@@ -124,7 +124,9 @@ class State:
         self.wakes = Wakes()
         for mailbox in self.mailboxes.values():
             for entry in mailbox.entries.values():
-                if entry.state == DELAYED:
+                if entry.lease is not None:
+                    self._index(entry.lease)
+                elif entry.state == DELAYED:
                     if entry.ready_at <= self.now:
                         self._fall_due(mailbox, entry)
                     else:
@@ -132,15 +134,11 @@ class State:
             mailbox.rebuild()
             mailbox.limit_anew()
             self.expiry.add(mailbox, list(mailbox.entries.values()))
-            self._find_leases(mailbox)
 
-    def _find_leases(self, mailbox: Mailbox) -> None:
-        for entry in mailbox.entries.values():
-            lease = entry.lease
-            if lease is not None:
-                self.leases[lease.token] = lease
-                lease.grant.held += 1
-                self.lease_clock.extend(lease)
+    def _index(self, lease: Lease) -> None:
+        self.leases[lease.token] = lease
+        lease.grant.held += 1
+        self.lease_clock.extend(lease)
 
     def _fall_due(self, mailbox: Mailbox, entry: Entry) -> None:
         if entry.ready_at == entry.due_at:

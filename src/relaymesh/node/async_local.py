@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from relaymesh.errors import MailboxFull, MeshError
+from relaymesh.journal.bell import Bell
 from relaymesh.kernel.commands import (
     Ack,
     Command,
@@ -42,7 +43,6 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt, Step
-from relaymesh.node.clock import Bell
 from relaymesh.node.core import Core, Receiver, Ticket, marks_of
 from relaymesh.node.local import ROOM_POLL_S, Groups
 from relaymesh.node.node import Node

@@ -14,13 +14,14 @@ import apsw
 
 from relaymesh.errors import Closed, DiskFloor, MeshError, PayloadTooLarge, StoreLagging
 from relaymesh.journal import Disk, Mirror, MirroredDisk, archive_behind, drop_archived, write_checkpoint
+from relaymesh.journal.bell import Bell
 from relaymesh.kernel.commands import Publish, PurgeDeadLetters, Send, Start, Stop, Tick
 from relaymesh.kernel.dedup import Seen
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.kernel.state import topic_target
-from relaymesh.node.clock import Bell, Clock, MeshTime, SuspendGuard, SystemClock
+from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
 from relaymesh.node.core import Core, JournalPort, NullJournal
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.ids import IdMint, uuid7_ms

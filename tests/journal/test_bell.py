@@ -1,11 +1,11 @@
-"""The bell that wakes housekeeping and the commit thread."""
+"""The bell that wakes housekeeping, the commit thread and a mirror that trails."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-from relaymesh.node.clock import Bell
+from relaymesh.journal.bell import Bell
 
 
 def test_a_ring_before_the_wait_is_heard_and_two_are_heard_once() -> None:
