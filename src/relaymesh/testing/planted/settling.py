@@ -61,11 +61,10 @@ def silent_holder_keeps(original: Original, clock: LeaseClock, now: int) -> list
     return []
 
 
-@plant(at(State, "_find_leases"), broken="a start takes the leases of remote holders away")
-def remote_holder_voided(original: Original, state: State, mailbox: Mailbox) -> None:
-    original(state, mailbox)
-    for lease in state.leases.values():
-        lease.grant.remote = False
+@plant(at(State, "_index"), broken="a start takes the leases of remote holders away")
+def remote_holder_voided(original: Original, state: State, lease: Lease) -> None:
+    original(state, lease)
+    lease.grant.remote = False
 
 
 @plant(at(lifecycle, "_void"), broken="a start leaves messages with holders that died with the process")
