@@ -56,8 +56,8 @@ proof: $(VENV)/.dev ## the long runs: seeds, crash states, bit flips, planted bu
 lock: $(VENV)/.lock ## pin and hash requirements/*.txt again (LOCK_FLAGS=--upgrade takes newer versions)
 	$(COMPILE) requirements/build.in -o requirements/build.txt
 	$(COMPILE) pyproject.toml -c requirements/build.txt -o requirements/runtime.txt
-	$(COMPILE) pyproject.toml --extra fast requirements/dev.in -o requirements/dev.txt
-	$(COMPILE) pyproject.toml --extra fast requirements/bench.in -o requirements/bench.txt
+	$(COMPILE) pyproject.toml --extra fast --extra pipeline requirements/dev.in -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra fast --extra pipeline requirements/bench.in -o requirements/bench.txt
 	$(COMPILE) requirements/lock.in -o requirements/lock.txt
 
 clean: ## remove .venv, caches and build output
