@@ -25,8 +25,11 @@ from relaymesh.errors import (
     NoAnswer,
     NotFound,
     PayloadTooLarge,
+    RateLimited,
     StoreLagging,
+    Unauthorized,
     UnknownRecipient,
+    Unreachable,
 )
 from relaymesh.kernel.contract import Rule
 from relaymesh.kernel.envelope import Priority
@@ -58,9 +61,12 @@ __all__ = [
     "NotFound",
     "PayloadTooLarge",
     "Priority",
+    "RateLimited",
     "Reject",
     "Retry",
     "Rule",
     "StoreLagging",
+    "Unauthorized",
     "UnknownRecipient",
+    "Unreachable",
 ]

@@ -11,11 +11,14 @@ to do) and `retryable` (whether the same call may succeed later, unchanged).
     │   ├── UnknownRecipient       UNKNOWN_RECIPIENT
     │   ├── Conflict               CONFLICT
     │   ├── InvalidSettings        INVALID_SETTINGS
-    │   └── NotFound               NOT_FOUND
+    │   ├── NotFound               NOT_FOUND
+    │   └── Unauthorized           UNAUTHORIZED
     ├── Refused                the mesh is at a limit: the same call may work later
     │   ├── MailboxFull            MAILBOX_FULL
     │   ├── DiskFloor              DISK_FLOOR
-    │   └── StoreLagging           STORE_LAGGING
+    │   ├── StoreLagging           STORE_LAGGING
+    │   └── RateLimited            RATE_LIMITED
+    ├── Unreachable            UNREACHABLE: the node did not answer; the outcome of a send is unknown
     ├── LeaseLost              LEASE_LOST: the delivery now belongs to somebody else
     ├── NoAnswer               NO_ANSWER: a question ended without an answer
     ├── Closed                 CLOSED: this mesh was closed, or its process was forked
@@ -52,11 +55,14 @@ __all__ = [
     "NoAnswer",
     "NotFound",
     "PayloadTooLarge",
+    "RateLimited",
     "Refused",
     "SenderError",
     "StoreLagging",
     "StoreMisconfigured",
+    "Unauthorized",
     "UnknownRecipient",
+    "Unreachable",
 ]
 
 
@@ -110,6 +116,17 @@ class NotFound(SenderError):
     default_hint = "list what is there first: relaymesh dlq list"
 
 
+class Unauthorized(SenderError):
+    """No credential, or none that is valid; `authenticated`: a valid one that does not allow this."""
+
+    code = "UNAUTHORIZED"
+    default_hint = "pass a token that allows it: relaymesh token create makes one, token list shows scopes"
+
+    def __init__(self, message: str, *, hint: str | None = None, authenticated: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.authenticated = authenticated
+
+
 class Refused(MeshError):
     """The mesh is at a limit and says so; nothing was written."""
 
@@ -131,6 +148,25 @@ class DiskFloor(Refused):
 class StoreLagging(Refused):
     code = "STORE_LAGGING"
     default_hint = "the SQLite projection is behind; slow down, or see relaymesh doctor"
+
+
+class RateLimited(Refused):
+    """Too many writes in too short a time. `retry_after` says when to come back, in seconds."""
+
+    code = "RATE_LIMITED"
+    default_hint = "slow down, send in batches, or raise the limit: relaymesh serve --write-rate"
+
+    def __init__(self, message: str, *, hint: str | None = None, retry_after: float = 1.0) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+
+
+class Unreachable(MeshError):
+    """The node did not answer in time. What was sent may have been accepted: its id decides."""
+
+    code = "UNREACHABLE"
+    retryable = True
+    default_hint = "see whether the node runs: relaymesh status; sending again with the same id is safe"
 
 
 class LeaseLost(MeshError):
