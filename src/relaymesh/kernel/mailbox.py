@@ -35,7 +35,7 @@ class Counters(msgspec.Struct, array_like=True, gc=False):
     redriven: int = 0
 
 
-class Waiter(msgspec.Struct, gc=False, eq=False):
+class Waiter(msgspec.Struct, eq=False):
     """Somebody waits for deliveries. Volatile."""
 
     holder: str

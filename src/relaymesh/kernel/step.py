@@ -23,7 +23,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     """Mesh time (ms) at which it is delivered; 0 when at once."""
 
 
-class Delivered(msgspec.Struct, gc=False, eq=False):
+class Delivered(msgspec.Struct, eq=False):
     """Deliveries for a waiter, to hand over once their grant is written and what made them ready synced.
 
     None at all: the mailbox is gone, and nothing will ever come.
@@ -70,7 +70,7 @@ class BreakerMoved(msgspec.Struct, frozen=True, gc=False):
     until: int
 
 
-class Step(msgspec.Struct, gc=False, eq=False):
+class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it leads back to it
     """Records, which must be durable BEFORE the result and the deliveries are released.
 
     The result may leave when every event below `written` is written and every event below

@@ -105,7 +105,7 @@ class _Pending:
             self.future.set_exception(type(error)(error.message))
 
 
-class _AsyncReceiver(Receiver, gc=False, eq=False, kw_only=True):
+class _AsyncReceiver(Receiver, eq=False, kw_only=True):
     """A receive on the loop. Deliveries that come after it was cancelled go back unburned."""
 
     future: Any = None

@@ -66,7 +66,7 @@ class Ticket(Protocol):
         """The marks have passed, or they never will."""
 
 
-class Receiver(Waiter, gc=False, eq=False, kw_only=True):
+class Receiver(Waiter, eq=False, kw_only=True):
     """A waiter of this process. `release` is called once its deliveries may leave."""
 
     written: int = 0

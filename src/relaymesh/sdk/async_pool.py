@@ -78,6 +78,7 @@ class AsyncWorkerPool:
         for fetcher in self._fetchers:
             fetcher.cancel()
         await asyncio.gather(*self._fetchers, return_exceptions=True)
+        self._fetchers.clear()
         if self._workers:
             _, late = await asyncio.wait(list(self._workers), timeout=timeout or 0.001)
             for worker in late:

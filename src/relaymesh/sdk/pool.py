@@ -45,7 +45,7 @@ class Route:
         """It was refused a pull for want of workers, and asks again when one is free."""
 
 
-class _Pull(Receiver, gc=False, eq=False, kw_only=True):
+class _Pull(Receiver, eq=False, kw_only=True):
     """A receive whose deliveries go to the pool's queue."""
 
     pool: Any = None

@@ -94,6 +94,7 @@ class Renewer(_Renewing):
 
     def close(self) -> None:
         self._stopping.set()
+        self._held.clear()
 
 
 class AsyncRenewer(_Renewing):
@@ -127,3 +128,4 @@ class AsyncRenewer(_Renewing):
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._held.clear()
