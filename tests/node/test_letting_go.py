@@ -1,4 +1,4 @@
-"""What is over is let go of: structures that the collector does not look into must not hold a circle together."""
+"""What is over is let go of: structures the collector does not look into must not hold a circle together."""
 
 from __future__ import annotations
 
