@@ -27,8 +27,8 @@ from acceptance.heard import heard
 from acceptance.steady import drain
 from acceptance.verdict import Verdict, percentile
 from relaymesh import Mesh
-from relaymesh.node.stats import MailboxStats
 from relaymesh.sdk.delivery import Delivery
+from relaymesh.wire.stats import MailboxStats
 
 TOPIC = "order.created"
 SICK, WELL = "inventory", "billing"

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from relaymesh import AsyncMesh, Mesh, MeshSettings
+from relaymesh.node.async_local import AsyncLocalSession
+from relaymesh.node.local import LocalSession
 from relaymesh.node.node import Node
 from relaymesh.node.settings import Durability
 
@@ -19,6 +21,13 @@ NO_CHECKPOINT = 1 << 60
 
 def settings(durability: Durability, **changes: Any) -> MeshSettings:
     return MeshSettings(durability=durability, **changes)
+
+
+def node_of(mesh: Mesh | AsyncMesh) -> Node:
+    """The node of an embedded mesh, to look at."""
+    session = mesh._session
+    assert isinstance(session, (LocalSession, AsyncLocalSession))
+    return session.node
 
 
 def behind(node: Node) -> int:
@@ -34,7 +43,7 @@ def until_projected(mesh: Mesh, timeout_s: float = 120.0) -> float:
     """Wait until all is synced and in the store; answers the seconds it took."""
     began = time.perf_counter()
     while time.perf_counter() - began < timeout_s:
-        if not behind(mesh._session.node):
+        if not behind(node_of(mesh)):
             return time.perf_counter() - began
         time.sleep(0.005)
     raise TimeoutError("the store did not catch up with the journal")
@@ -43,7 +52,7 @@ def until_projected(mesh: Mesh, timeout_s: float = 120.0) -> float:
 async def until_projected_async(mesh: AsyncMesh, timeout_s: float = 120.0) -> float:
     began = time.perf_counter()
     while time.perf_counter() - began < timeout_s:
-        if not behind(mesh._session.node):
+        if not behind(node_of(mesh)):
             return time.perf_counter() - began
         await asyncio.sleep(0.005)
     raise TimeoutError("the store did not catch up with the journal")
@@ -75,7 +84,7 @@ def fill(mesh: Mesh, to: str, count: int, message: Any, **fields: Any) -> None:
         size = min(1000, count)
         sender.send_many([{"to": to, "content": message, **fields}] * size)
         count -= size
-        while behind(mesh._session.node) > 100_000:
+        while behind(node_of(mesh)) > 100_000:
             time.sleep(0.02)
 
 

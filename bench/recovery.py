@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.contents import content
-from bench.meshes import CAPACITY, CAPACITY_BYTES, NO_CHECKPOINT, fill, settings, until_projected
+from bench.meshes import CAPACITY, CAPACITY_BYTES, NO_CHECKPOINT, fill, node_of, settings, until_projected
 from bench.profiled import Profile
 from bench.resident import peak_bytes, settled_rss_bytes
 from relaymesh import Mesh
@@ -93,7 +93,7 @@ def _open(data: Path, killed: bool, profile: bool) -> dict[str, Any]:
     with tracer.running():
         mesh = Mesh(data, settings=settings("synced", checkpoint_bytes=NO_CHECKPOINT))
     took = time.perf_counter() - began
-    opened = mesh._session.node.opened
+    opened = node_of(mesh).opened
     assert opened is not None
     stats = mesh.stats()
     found = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 OURS = {"mesh": "RelayMesh, threads", "async": "RelayMesh, event loop"}
 """Embedded: producer, consumer, journal and store in one process."""
 PEERS = {
+    "websocket": "relaymesh_ws",
     "redis": "redis_streams",
     "nats": "jetstream",
     "nats-synced": "jetstream_synced",

@@ -117,7 +117,7 @@ def test_3_auth(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> Mesh:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("relaymesh.cli.messages.Mesh", refuse)
+    monkeypatch.setattr("relaymesh.cli.options.Mesh", refuse)
     ran = cli.json("send", "coder", "x")
     assert (ran.code, ran.error["code"]) == (3, "PERMISSION_DENIED")
     assert str(cli.path) in ran.error["message"]

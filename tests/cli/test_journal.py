@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from relaymesh.cli.events import OPERATIONS, RETURNS, EventRows
 from relaymesh.journal import read_frames
+from relaymesh.journal.events import EventRows
 from relaymesh.kernel.records import AnyRecord, Returned
 from relaymesh.node.disk import RealDisk
 from relaymesh.sdk.mesh import Mesh
+from relaymesh.wire.operations import OPERATIONS, RETURNS
 from tests.cli.running import Cli
 
 
@@ -87,7 +88,7 @@ def test_every_record_has_an_operation() -> None:
 def test_ids_are_remembered_for_a_bounded_number_of_messages(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaymesh.cli.events.REMEMBERED_MAX", 1)
+    monkeypatch.setattr("relaymesh.journal.events.REMEMBERED_MAX", 1)
     rows = list(EventRows().rows(read_frames(RealDisk(cli.path))))
     assert rows[-1]["sequence"] == len(rows)
 

@@ -12,8 +12,8 @@ from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.main import main
 from relaymesh.cli.moments import bytes_text, parse_since, span_text
 from relaymesh.cli.table import Column, printable, short_address, short_id, table_lines
-from relaymesh.node.ids import IdMint
 from relaymesh.node.rng import system_rng
+from relaymesh.wire.ids import IdMint
 from tests.cli.running import Cli, on_terminal, piped
 
 LONG = "01a1e133-1529-73fa-8f8d-3d751d92e1eb"
@@ -49,9 +49,22 @@ def test_the_directory_comes_from_the_option_or_the_environment(
     assert capsys.readouterr().out.startswith("{")
 
 
-def test_a_remote_mesh_is_refused_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELAYMESH_URL", "https://mesh.example.org")
-    assert main(["inbox", "coder"]) == 2
+def test_a_command_on_files_refuses_a_node_in_plain_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RELAYMESH_URL", "http://127.0.0.1:9")
+    assert main(["journal", "verify"]) == 2
+    assert "run it where its data directory is" in capsys.readouterr().err
+
+
+def test_a_node_that_is_not_there_is_unreachable(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--url", "http://127.0.0.1:9"]) == 5
+    assert "relaymesh serve" in capsys.readouterr().err
+
+
+def test_a_directory_and_a_node_are_not_named_together(cli: Cli) -> None:
+    assert cli("status", "--url", "http://127.0.0.1:9").code == 2
+    assert main(["status", "--url", "mesh.example.org"]) == 2
 
 
 def test_a_terminal_that_has_no_check_mark_gets_something_else(cli: Cli) -> None:

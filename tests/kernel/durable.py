@@ -20,6 +20,7 @@ def durable(state: State) -> dict[str, Any]:
         "epoch": (state.epoch, state.partition, state.next_token),
         "unrouted": state.unrouted,
         "subscriptions": list(state.subscriptions),
+        "agents": list(state.agents.items()),
         "mailboxes": {address: _mailbox(mailbox) for address, mailbox in state.mailboxes.items()},
         "letters": [msgspec.to_builtins(letter) for letter in state.letters],
         "dead": state.letters.count,

@@ -34,6 +34,7 @@ from relaymesh.kernel.commands import (
     PurgeDeadLetters,
     Receive,
     Redrive,
+    RegisterAgent,
     Release,
     Reprioritise,
     Send,
@@ -219,7 +220,9 @@ class KernelAndModel(RuleBasedStateMachine):
                 assert receipt.sequence in {seen.sequence for seen in self.model.ids.values()}
         elif isinstance(command, Redrive):
             assert [sequence is not None for sequence in step.result] == answer
-        elif not isinstance(command, (Start, OpenMailbox, Subscribe, Release, Expect, Unexpect)):
+        elif not isinstance(
+            command, (Start, OpenMailbox, RegisterAgent, Subscribe, Release, Expect, Unexpect)
+        ):
             assert step.result == answer
 
     def compare_log(self, step: Step) -> None:
@@ -290,6 +293,12 @@ class KernelAndModel(RuleBasedStateMachine):
     def open(self, address: str, chosen: Fields | None) -> None:
         command = OpenMailbox(address, None if chosen is None else mailbox_settings(chosen))
         self.perform(command, lambda: self.model.open(address, chosen))
+
+    @rule(address=agents, role=st.sampled_from(["", "tester"]))
+    def register(self, address: str, role: str) -> None:
+        """To messages it is the same as opening the mailbox."""
+        self.perform(RegisterAgent(address, role), lambda: self.model.open(address, None))
+        assert self.kernel.state.agents[address].role == role
 
     @rule(address=st.sampled_from(SUBSCRIPTIONS), chosen=box_settings)
     def subscribe(self, address: str, chosen: Fields) -> None:

@@ -10,6 +10,7 @@ import pytest
 from relaymesh.kernel.commands import Expect, Forgo, Receive, Settle, Tick, Unexpect
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.mailbox import Waiter
+from relaymesh.kernel.moment import iso
 from tests.kernel.driver import HOUR, MINUTE, SECOND, Driver, ids, letter
 
 
@@ -33,7 +34,7 @@ def test_the_sender_gets_an_ack_when_the_receiver_acks() -> None:
     assert notices(mesh, sender) == []
     (lease,) = mesh.receive(box)
     mesh.ack(lease)
-    expected = {"originalMessageId": "m", "success": True, "timestampMs": mesh.now}
+    expected = {"originalMessageId": "m", "success": True, "timestamp": iso(mesh.now)}
     assert notices(mesh, sender) == [("ack", expected)]
     (notice,) = mesh.receive(sender)
     assert (notice.envelope.sender, notice.envelope.correlation_id) == (box, "m")
@@ -58,7 +59,29 @@ def test_the_sender_gets_a_nack_when_the_message_expires() -> None:
     mesh.send(box, "m", sender=sender, requires_ack=True, ttl_ms=1)
     mesh.advance(MINUTE)
     ((kind, content),) = notices(mesh, sender)
-    assert (kind, content["error"]["code"]) == ("nack", "ttl_expired")
+    assert (kind, content["error"]["code"]) == ("nack", "AGENT_OFFLINE")
+
+
+def test_a_nack_says_in_the_protocol_s_words_what_the_mesh_found_itself() -> None:
+    mesh = Driver()
+    sender, box = mesh.agent("sender"), mesh.agent(max_retries=0)
+    mesh.send(box, "slow", sender=sender, requires_ack=True, ttl_ms=0)
+    mesh.receive(box)
+    mesh.advance(MINUTE)
+    mesh.send(box, "tried", sender=sender, requires_ack=True, ttl_ms=MINUTE, max_retries=3)
+    mesh.nack(*mesh.receive(box), delay_ms=HOUR)
+    mesh.advance(2 * MINUTE)
+    told = {content["originalMessageId"]: content["error"]["code"] for _, content in notices(mesh, sender)}
+    assert told == {"slow": "AGENT_BUSY", "tried": "AGENT_BUSY"}
+
+
+def test_a_receiver_s_own_code_reaches_the_sender_as_it_is() -> None:
+    mesh = Driver()
+    sender, box = mesh.agent("sender"), mesh.agent()
+    mesh.send(box, "m", sender=sender, requires_ack=True)
+    mesh.nack(*mesh.receive(box), code="TASK_NOT_FOUND", reason="no task 7", retryable=False)
+    ((_, content),) = notices(mesh, sender)
+    assert content["error"] == {"code": "TASK_NOT_FOUND", "message": "no task 7"}
 
 
 @pytest.mark.parametrize("how", ["drop", "contract"])

@@ -10,6 +10,7 @@ from relaymesh import Mesh, MeshSettings
 from relaymesh.journal import Disk, JournalSettings
 from relaymesh.node.local import LocalSession
 from relaymesh.node.node import Node
+from tests.node.inside import node_of
 
 LIGHT = JournalSettings(allocate_bytes=10_000, checkpoint_reserve_bytes=1_000)
 
@@ -54,9 +55,9 @@ class GatedJournal:
 
 def gated(mesh: Any, sync_s: float = 0.0) -> GatedJournal:
     """Put a gate before the journal of an open mesh."""
-    core = mesh._session.node.core
-    core.journal = GatedJournal(core.journal, sync_s)
-    return core.journal  # type: ignore[no-any-return]
+    core = node_of(mesh).core
+    core.journal = gate = GatedJournal(core.journal, sync_s)
+    return gate
 
 
 def eventually(holds: Any, seconds: float = 5.0) -> None:

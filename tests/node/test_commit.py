@@ -14,6 +14,7 @@ import pytest
 
 from relaymesh import AsyncMesh, LeaseLost, Mesh, MeshSettings
 from tests.node.doubles import LIGHT, GatedJournal, eventually, gated
+from tests.node.inside import node_of
 
 SETTINGS = MeshSettings(journal=LIGHT, idle_sync_ms=60_000)
 
@@ -34,7 +35,7 @@ def never_while_closed(journal: GatedJournal, *futures: Future[Any]) -> None:
 def test_many_threads_share_one_sync(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
     with Mesh(tmp_path, settings=SETTINGS) as mesh:
         planner, coder = mesh.agent("planner"), mesh.agent("coder")
-        core = mesh._session.node.core
+        core = node_of(mesh).core
         journal = gated(mesh)
         journal.gate.clear()
         through = core.written + 16
@@ -76,7 +77,7 @@ def test_no_receipt_leaves_before_its_sync(tmp_path: Path, threads: ThreadPoolEx
 def test_no_delivery_leaves_before_its_message_is_synced(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
     with Mesh(tmp_path, settings=SETTINGS) as mesh:
         planner, coder = mesh.agent("planner"), mesh.agent("coder")
-        box = mesh._session.node.core.kernel.state.mailboxes["default/coder"]
+        box = node_of(mesh).core.kernel.state.mailboxes["default/coder"]
         journal = gated(mesh)
         waiting = threads.submit(coder.receive, 10)
         eventually(lambda: box.waiters)
@@ -157,7 +158,7 @@ def test_what_nobody_waits_for_is_synced_within_a_tenth_of_a_second(tmp_path: Pa
     """Promise 7: an idle sync follows an ack within 100 ms; promise 1: `batched` loses no more than that."""
     with Mesh(tmp_path, settings=MeshSettings(durability=durability, journal=LIGHT)) as mesh:
         planner, coder = mesh.agent("planner"), mesh.agent("coder")
-        core = mesh._session.node.core
+        core = node_of(mesh).core
         worst = 0.0
         for n in range(5):
             planner.send("coder", n)
@@ -172,7 +173,7 @@ def test_on_an_event_loop_too(tmp_path: Path) -> None:
     async def run() -> None:
         async with AsyncMesh(tmp_path, settings=MeshSettings(journal=LIGHT)) as mesh:
             planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
-            core = mesh._session.node.core
+            core = node_of(mesh).core
             for n in range(3):
                 await planner.send("coder", n)
                 await (await coder.receive(timeout=5)).ack()
@@ -188,7 +189,7 @@ def test_an_idle_mesh_is_not_synced_again_and_again(tmp_path: Path) -> None:
         for n in range(50):
             planner.send("coder", n)
             coder.receive(timeout=5).ack()
-        eventually(lambda: mesh._session.node.core.unsynced == 0)
+        eventually(lambda: node_of(mesh).core.unsynced == 0)
         before = journal.syncs
         time.sleep(0.25)
         assert journal.syncs == before

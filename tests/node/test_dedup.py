@@ -10,6 +10,7 @@ import pytest
 from relaymesh import Closed, Conflict, Mesh, MeshSettings
 from relaymesh.testing import ManualClock, ManualMesh
 from tests.node.doubles import LIGHT, eventually
+from tests.node.inside import node_of
 
 FORGETFUL = MeshSettings(remembered_ids_max=10, journal=LIGHT)
 
@@ -56,7 +57,7 @@ def test_a_send_that_looks_up_its_id_while_the_mesh_closes_is_told_so(tmp_path: 
     with ManualMesh(tmp_path, settings=FORGETFUL) as mesh:
         send_and_handle(mesh, 60)
         mesh.advance(1)
-        node = mesh._session.node
+        node = node_of(mesh)
         assert node.store is not None
         node.store._reader.close()
         with pytest.raises(Closed):
@@ -77,7 +78,7 @@ def test_a_new_id_made_here_needs_no_look_at_the_store(tmp_path: Path) -> None:
     with ManualMesh(tmp_path, settings=FORGETFUL) as mesh:
         send_and_handle(mesh, 60)
         mesh.advance(1)
-        node = mesh._session.node
+        node = node_of(mesh)
         assert node.store is not None
         looked: list[object] = []
         lookup = node.store.lookup

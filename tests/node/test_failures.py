@@ -20,6 +20,7 @@ from relaymesh import AsyncMesh, DiskFloor, JournalPoisoned, Mesh, MeshSettings,
 from relaymesh.node.node import Node
 from relaymesh.testing import Fault, ManualClock, ManualMesh, MemoryDisk
 from tests.node.doubles import LIGHT, eventually, gated, mesh_on
+from tests.node.inside import node_of
 
 SEGMENT = "journal/"
 
@@ -34,7 +35,7 @@ def test_a_failed_write_or_sync_poisons_the_journal(call: str) -> None:
     delivery = coder.receive(timeout=5)
     with ThreadPoolExecutor(9) as threads:
         waiting = threads.submit(mesh.agent("tester").receive, 30)
-        eventually(lambda: mesh._session.node.core.kernel.state.mailboxes["default/tester"].waiters)
+        eventually(lambda: node_of(mesh).core.kernel.state.mailboxes["default/tester"].waiters)
         disk.faults.append(Fault(call, error=errno.EIO, within=SEGMENT))
         sends = [threads.submit(planner.send, "coder", n, id=f"m{n}") for n in range(8)]
         futures: list[Future[Any]] = [*sends, waiting]
@@ -74,7 +75,7 @@ def test_nor_does_an_event_loop_wait_for_ever(
     call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = MemoryDisk()
-    monkeypatch.setattr("relaymesh.sdk.async_mesh.Node", partial(Node, disk=disk))
+    monkeypatch.setattr("relaymesh.sdk.opening.Node", partial(Node, disk=disk))
 
     async def run() -> None:
         mesh = await AsyncMesh(tmp_path, settings=MeshSettings(journal=LIGHT)).open()
@@ -139,7 +140,7 @@ def test_at_the_disk_floor_sends_are_refused_and_the_rest_goes_on() -> None:
 def test_a_store_too_far_behind_refuses_sends_until_it_has_caught_up(tmp_path: Path) -> None:
     with Mesh(tmp_path, settings=MeshSettings(store_lag_max=5, journal=LIGHT)) as mesh:
         planner, coder = mesh.agent("planner"), mesh.agent("coder")
-        node = mesh._session.node
+        node = node_of(mesh)
         assert node.projector is not None
         assert node.projector.drain(5)
         gate, project = threading.Event(), node.store.project  # type: ignore[union-attr]
@@ -164,7 +165,7 @@ def test_a_store_too_far_behind_refuses_sends_until_it_has_caught_up(tmp_path: P
 def test_a_store_that_is_down_refuses_sends_and_loses_nothing(tmp_path: Path) -> None:
     with Mesh(tmp_path, settings=MeshSettings(journal=LIGHT)) as mesh:
         planner, coder = mesh.agent("planner"), mesh.agent("coder")
-        node = mesh._session.node
+        node = node_of(mesh)
 
         def broken(batch: Any) -> None:
             raise OSError(errno.EIO, "the store's disk is gone")

@@ -15,6 +15,7 @@ from relaymesh import Mesh, MeshSettings
 from relaymesh.errors import DirectoryError, DirectoryInUse, InvalidSettings, JournalDamaged
 from relaymesh.journal import JournalSettings, MirrorMode, compare, restore_from, verify
 from relaymesh.node.disk import RealDisk
+from tests.node.inside import node_of
 
 SMALL_SEGMENTS = JournalSettings(segment_bytes_max=4_000, allocate_bytes=8_192)
 OWN = ("lock", "mirror", "store.db", "store.db-wal", "store.db-shm")
@@ -76,8 +77,8 @@ def test_both_directories_hold_the_same_through_checkpoints_and_restarts(
     for start in range(3):
         with Mesh(data, settings=settings(mirror, mode)) as mesh:
             send(mesh, range(start * 40, start * 40 + 40))
-            mesh._session.node.checkpoint()
-            state = mesh._session.node.mirror_state
+            node_of(mesh).checkpoint()
+            state = node_of(mesh).mirror_state
             assert state is not None
             assert not state.startswith("lost"), state
         assert tree(data) == tree(mirror)
@@ -89,9 +90,9 @@ def test_both_directories_hold_the_same_through_checkpoints_and_restarts(
 
 def test_a_mesh_without_a_mirror_has_no_mirror_state(data: Path) -> None:
     with Mesh(data) as mesh:
-        assert mesh._session.node.mirror_state is None
+        assert node_of(mesh).mirror_state is None
     with Mesh(durability="memory") as mesh:
-        assert mesh._session.node.mirror_state is None
+        assert node_of(mesh).mirror_state is None
 
 
 def test_a_later_start_keeps_the_mirror_without_being_told(data: Path, mirror: Path) -> None:
@@ -99,7 +100,7 @@ def test_a_later_start_keeps_the_mirror_without_being_told(data: Path, mirror: P
         send(mesh, range(3))
     with Mesh(data) as mesh:
         send(mesh, range(3, 6))
-        assert mesh._session.node.mirror_state == "in step"
+        assert node_of(mesh).mirror_state == "in step"
     assert pending(mirror) == [f"m{i}" for i in range(6)]
 
 
@@ -108,7 +109,7 @@ def test_without_the_note_a_start_keeps_no_mirror(data: Path, mirror: Path) -> N
         send(mesh, range(3))
     (data / "mirror").unlink()
     with Mesh(data) as mesh:
-        assert mesh._session.node.mirror_state is None
+        assert node_of(mesh).mirror_state is None
 
 
 def test_a_copied_directory_does_not_write_to_the_mirror_of_the_original(
@@ -120,7 +121,7 @@ def test_a_copied_directory_does_not_write_to_the_mirror_of_the_original(
     before = tree(mirror)
     with Mesh(tmp_path / "copy") as mesh:
         send(mesh, range(3, 6))
-        assert mesh._session.node.mirror_state is None
+        assert node_of(mesh).mirror_state is None
     assert tree(mirror) == before
 
 
@@ -195,7 +196,7 @@ mesh.agent("coder")
 for number in range(100_000):
     print(planner.send("coder", {"number": number}).id, flush=True)
     if number % 50 == 49:
-        mesh._session.node.checkpoint()
+        mesh.checkpoint()
 """
 
 
@@ -230,7 +231,7 @@ def test_a_mirror_is_held_by_one_process(data: Path, mirror: Path, tmp_path: Pat
         with pytest.raises(DirectoryInUse):
             restore_from(RealDisk(mirror), RealDisk(tmp_path / "new"), "set-aside", refuse)
         with Mesh(tmp_path / "third", settings=settings(mirror, "best_effort")) as third:
-            assert f"process {os.getpid()} is using" in str(third._session.node.mirror_state)
+            assert f"process {os.getpid()} is using" in str(node_of(third).mirror_state)
 
 
 def test_a_mirror_that_cannot_be_made_stops_a_required_start_only(data: Path, tmp_path: Path) -> None:
@@ -240,7 +241,7 @@ def test_a_mirror_that_cannot_be_made_stops_a_required_start_only(data: Path, tm
         Mesh(data, settings=settings(mirror))
     with Mesh(data, settings=settings(mirror, "best_effort")) as mesh:
         assert send(mesh, range(3))
-        assert str(mesh._session.node.mirror_state).startswith("lost: ")
+        assert str(node_of(mesh).mirror_state).startswith("lost: ")
 
 
 @pytest.mark.parametrize("place", [".", "inside", "journal/deeper", ".."])
@@ -265,14 +266,14 @@ def test_segments_the_data_directory_dropped_alone_are_dropped_by_age(data: Path
     with Mesh(data, settings=settings(mirror)) as mesh:
         for part in range(3):
             send(mesh, range(part * 40, part * 40 + 40))
-            mesh._session.node.checkpoint()
+            node_of(mesh).checkpoint()
     oldest = min(data.glob("archive/*.rmj"))
     oldest.unlink()
     with Mesh(data, settings=settings(mirror)) as mesh:
-        mesh._session.node.checkpoint()
+        node_of(mesh).checkpoint()
         assert (mirror / "archive" / oldest.name).exists(), "not older than a week"
-        mesh._session.node.settings = MeshSettings(archive_days=1)
-        object.__setattr__(mesh._session.node.settings, "archive_days", -1)
-        mesh._session.node.checkpoint()
+        node_of(mesh).settings = MeshSettings(archive_days=1)
+        object.__setattr__(node_of(mesh).settings, "archive_days", -1)
+        node_of(mesh).checkpoint()
         assert not (mirror / "archive" / oldest.name).exists()
     assert tree(data) == tree(mirror)

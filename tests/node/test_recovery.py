@@ -16,6 +16,7 @@ from relaymesh.node.opening import STORE_FILE
 from relaymesh.store import SqliteStore
 from relaymesh.testing import ManualMesh
 from tests.node.crashing import crash_again_and_again
+from tests.node.inside import node_of
 
 SEGMENTS = MeshSettings(
     journal=JournalSettings(segment_bytes_max=4_000, allocate_bytes=1_000, checkpoint_reserve_bytes=1_000)
@@ -86,7 +87,7 @@ def test_everything_is_back_after_a_restart(tmp_path: Path, checkpointed: bool) 
         if checkpointed:
             assert mesh.checkpoint() == mesh.stats().sequence
             mesh.agent("planner").send("coder", "behind the checkpoint", id="tail")
-        mesh._session.node.core.sync()
+        node_of(mesh).core.sync()
         # What is out with a holder comes back unburned at the stop.
         for delivery in mesh.agent("planner").receive_many(1):
             delivery.nack("back", delay_ms=0)
@@ -119,8 +120,9 @@ def test_a_checkpoint_moves_what_lies_behind_it_to_the_archive(tmp_path: Path) -
     with ManualMesh(tmp_path, settings=SEGMENTS, clock=mesh.clock) as mesh:
         assert everything(mesh)["letters"] == before["letters"]
         assert everything(mesh)["pending"] == before["pending"]
-        assert mesh._session.node.opened is not None
-        assert mesh._session.node.opened.replayed < before["mailboxes"]["default/coder"].accepted
+        opened = node_of(mesh).opened
+        assert opened is not None
+        assert opened.replayed < before["mailboxes"]["default/coder"].accepted
 
 
 def test_a_checkpoint_is_taken_by_itself_when_the_journal_has_grown(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ async def test_a_question_to_an_at_most_once_agent_can_be_answered(worlds: World
 async def test_a_handler_can_answer(worlds: Worlds) -> None:
     async with worlds() as mesh:
         planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
-        if worlds.kind == "async":
+        if worlds.awaited:
 
             async def reply(delivery: Any) -> None:
                 await coder.inner.answer(delivery, delivery.content + 1)

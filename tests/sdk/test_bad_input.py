@@ -16,6 +16,7 @@ from relaymesh import InvalidEnvelope, MeshError, MeshSettings, PayloadTooLarge,
 from relaymesh.errors import SenderError
 from relaymesh.journal import JournalSettings
 from relaymesh.testing import ManualMesh, MemoryDisk
+from tests.node.inside import node_of
 
 LIMIT = 10_485_760
 
@@ -26,7 +27,7 @@ def mesh() -> Iterator[ManualMesh]:
     disk = MemoryDisk()
     with ManualMesh(disk=disk, settings=MeshSettings(journal=JournalSettings(allocate_bytes=0))) as mesh:
         mesh.agent("planner"), mesh.agent("coder"), mesh.subscribe("topic", "listener")
-        core = mesh._session.node.core
+        core = node_of(mesh).core
         before = core.kernel.state.sequence, core.journal.bytes_written
         yield mesh
         assert (core.kernel.state.sequence, core.journal.bytes_written) == before

@@ -164,10 +164,10 @@ async def test_the_pool_is_bounded(worlds: Worlds) -> None:
     async with worlds(workers=(1, 3)) as mesh:
         planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
         gate = Gate()
-        coder.handle(gate.awaited if worlds.kind == "async" else gate)
+        coder.handle(gate.awaited if worlds.awaited else gate)
         await planner.send_many([{"to": "coder", "content": n} for n in range(12)])
         await until(lambda: gate.inside == 3)
-        if worlds.kind == "mesh":
+        if not worlds.awaited:
             assert mesh.inner._pool.threads == 3
         assert (await mesh.stats()).mailboxes["default/coder"].leased <= 6
         gate.open.set()
@@ -176,7 +176,7 @@ async def test_the_pool_is_bounded(worlds: Worlds) -> None:
 
 
 async def test_threads_that_idle_beyond_the_core_end(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
-    if worlds.kind == "async":
+    if worlds.awaited:
         pytest.skip("tasks cost nothing while they idle")
     monkeypatch.setattr(pool, "IDLE_S", 0.02)
     async with worlds(workers=(1, 4)) as mesh:
@@ -196,10 +196,10 @@ async def test_a_flood_on_one_topic_does_not_stop_another(worlds: Worlds) -> Non
     async with worlds(workers=(2, 4)) as mesh:
         slow, quick = Gate(), Gate()
         quick.open.set()
-        mesh.on("a", "slow")(slow.awaited if worlds.kind == "async" else slow)
+        mesh.on("a", "slow")(slow.awaited if worlds.awaited else slow)
         await mesh.publish_many("a", [{"content": n} for n in range(3)])
         await until(lambda: slow.inside == 3)
-        mesh.on("b", "quick")(quick.awaited if worlds.kind == "async" else quick)
+        mesh.on("b", "quick")(quick.awaited if worlds.awaited else quick)
         await mesh.publish("b", "through")
         await until(lambda: quick.seen == ["through"])
         slow.open.set()
@@ -267,7 +267,7 @@ async def test_a_lease_is_renewed_while_its_handler_lives(worlds: Worlds) -> Non
     async with worlds() as mesh:
         planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
         gate = Gate()
-        coder.handle(gate.awaited if worlds.kind == "async" else gate)
+        coder.handle(gate.awaited if worlds.awaited else gate)
         await planner.send("coder", "think")
         await until(lambda: gate.inside == 1)
         await mesh.pass_time(300)
@@ -284,7 +284,7 @@ async def test_what_waits_behind_a_long_handler_keeps_its_lease_and_its_attempts
         gate = Gate()
         await planner.send_many([{"to": "coder", "content": n, "key": "k"} for n in range(3)])
         await planner.send_many([{"to": "coder", "content": n} for n in range(3, 5)])
-        coder.handle(gate.awaited if worlds.kind == "async" else gate)
+        coder.handle(gate.awaited if worlds.awaited else gate)
         await until(lambda: gate.inside == 1)
         await mesh.pass_time(300)
         assert await mesh.dead_letters() == []
@@ -334,7 +334,7 @@ async def test_a_handler_that_lost_its_lease_has_its_result_refused_and_is_not_r
     async with worlds(workers=(1, 1)) as mesh:
         planner, coder = await mesh.agent("planner"), await mesh.agent("coder", backoff_ms_base=0)
         gate = Gate()
-        coder.handle(gate.awaited if worlds.kind == "async" else gate)
+        coder.handle(gate.awaited if worlds.awaited else gate)
         await planner.send("coder", 1, id="m")
         await until(lambda: gate.inside == 1)
         mesh.clock.advance(31)  # nobody renewed: the process was stopped, say

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from relaymesh import AsyncMesh, InvalidSettings, Mesh
+from relaymesh import AsyncMesh, InvalidSettings, Mesh, Unreachable
+from relaymesh.client import RemoteSettings
+from relaymesh.sdk.place import data_directory
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("RELAYMESH_URL", "RELAYMESH_HOME"):
+    for name in ("RELAYMESH_URL", "RELAYMESH_HOME", "RELAYMESH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
@@ -42,14 +44,29 @@ def test_a_tilde_is_the_home_directory(home: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["environment", "argument"])
-def test_a_url_is_for_later_and_says_so(given: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = "http://localhost:8080"
+def test_a_url_is_a_node_elsewhere(given: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "http://127.0.0.1:9"  # nobody listens there
     if given == "environment":
         monkeypatch.setenv("RELAYMESH_URL", url)
-    with pytest.raises(InvalidSettings, match="remote mesh") as caught:
-        Mesh(url if given == "argument" else None)
-    assert "RELAYMESH_URL" in caught.value.hint
+    monkeypatch.setenv("RELAYMESH_TOKEN", "any")
+    with pytest.raises(Unreachable, match=url):
+        Mesh(url if given == "argument" else None, settings=RemoteSettings(connect_s=0.1))
     assert not (home / ".relaymesh").exists()
+
+
+def test_a_mesh_in_memory_is_in_memory_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RELAYMESH_URL", "http://127.0.0.1:9")
+    with Mesh(durability="memory") as mesh:
+        assert mesh.path is None
+
+
+def test_what_needs_a_directory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAYMESH_URL", "http://127.0.0.1:9")
+    with pytest.raises(InvalidSettings, match="needs a directory") as caught:
+        data_directory(None)
+    assert "RELAYMESH_URL" in caught.value.hint
 
 
 def test_a_mesh_in_memory_has_no_place() -> None:

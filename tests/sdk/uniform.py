@@ -1,7 +1,8 @@
-"""One way to speak to `Mesh` and `AsyncMesh`: every call awaited, so that a specification is written once.
+"""One way to speak to every kind of mesh: every call awaited, so that a specification is written once.
 
 `Uniform` wraps a mesh, an agent, a subscription or a delivery of either kind. Calls of the plain twin run
-in a thread. Time is virtual: `World.pass_time` moves it, event by event; only waits are real.
+in a thread. Time is virtual: `World.pass_time` moves it, event by event; only waits are real. A remote
+mesh has its node, behind a real socket, in a thread of the same process, with the same clock.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ from relaymesh.sdk.agent import Inbox
 from relaymesh.sdk.async_agent import AsyncInbox
 from relaymesh.sdk.delivery import AsyncDelivery, Delivery
 from relaymesh.testing import ManualClock
+from tests.client.serving import ServerThread
+from tests.node.inside import node_of
 
-Kind = Literal["mesh", "async"]
+Kind = Literal["mesh", "async", "ws", "ws-async", "http-async"]
+EMBEDDED: tuple[Kind, ...] = ("mesh", "async")
+REMOTE: tuple[Kind, ...] = ("ws", "ws-async", "http-async")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LIGHT = MeshSettings(journal=JournalSettings(allocate_bytes=200_000))
 IN_THE_CALLERS_THREAD = ("handle", "on")
@@ -90,18 +95,36 @@ def bare(value: Any) -> Any:
 class World(Uniform):
     """One mesh under test and its time."""
 
-    def __init__(self, mesh: Mesh | AsyncMesh, clock: SteppedClock) -> None:
+    def __init__(
+        self, mesh: Mesh | AsyncMesh, clock: SteppedClock, server: ServerThread | None = None
+    ) -> None:
         super().__init__(mesh)
         self.clock = clock
+        self.server = server
 
     @property
     def node(self) -> Any:
-        return self.inner._session.node
+        return node_of(self.inner) if self.server is None else self.server.node
+
+    async def close(self, *, force: bool = False) -> None:
+        """Close the mesh, and the node behind it."""
+        await super().__getattr__("close")(force=force)
+        if self.server is not None:
+            await asyncio.to_thread(self.server.stop, force=force)
 
     @property
     def sequence(self) -> int:
         """How many events were ever decided: it moves when anything is written."""
         return int(self.node.core.kernel.state.sequence)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        try:
+            return await super().__aexit__(kind, error, trace)
+        finally:
+            if self.server is not None:
+                await asyncio.to_thread(self.server.stop)
 
     async def pass_time(self, seconds: float) -> None:
         """Move through everything that falls due; leases in blocks and handlers are renewed."""
@@ -129,6 +152,16 @@ class Worlds:
     path: Path
     clock: SteppedClock
 
+    @property
+    def awaited(self) -> bool:
+        """Whether the mesh is an `AsyncMesh`."""
+        return self.kind.endswith("async")
+
+    @property
+    def remote(self) -> bool:
+        """Whether its node is behind a socket."""
+        return self.kind in REMOTE
+
     @asynccontextmanager
     async def __call__(self, **options: Any) -> AsyncIterator[World]:
         world = await self.open(**options)
@@ -139,11 +172,29 @@ class Worlds:
 
     async def open(self, *, workers: tuple[int, int] = (2, 4), **settings: Any) -> World:
         chosen = replace(LIGHT, durability=self.durability, **settings)
+        if self.remote:
+            return await self._open_remote(chosen, workers)
         if self.kind == "async":
             mesh = AsyncMesh(self.path, settings=chosen, workers=workers, clock=self.clock)
             return World(await mesh.open(), self.clock)
         opened = await asyncio.to_thread(Mesh, self.path, settings=chosen, workers=workers, clock=self.clock)
         return World(opened, self.clock)
+
+    async def _open_remote(self, settings: MeshSettings, workers: tuple[int, int]) -> World:
+        server = await asyncio.to_thread(ServerThread, self.path, settings, clock=self.clock)
+        options: dict[str, Any] = {
+            "token": server.token(["admin"], "*"),
+            "transport": "http" if self.kind == "http-async" else "websocket",
+            "workers": workers,
+            "clock": self.clock,
+        }
+        try:
+            if self.kind == "ws":
+                return World(await asyncio.to_thread(Mesh, server.url, **options), self.clock, server)
+            return World(await AsyncMesh(server.url, **options).open(), self.clock, server)
+        except BaseException:
+            await asyncio.to_thread(server.stop)
+            raise
 
 
 async def until(holds: Callable[[], Any], seconds: float = 5.0) -> None:

@@ -139,6 +139,57 @@ def test_anything_that_looks_like_json_is_sound_or_refused(data: bytes) -> None:
     assert decode_content(*encode_content(value)) == value
 
 
+KEYS = [b'"a"', b'"b"', b'"\\u0061"', b'"a:"', b'"a\\u003a"', b'"a\\u003A"', b'"\\\\u003a"', b'"\\"a\\":"']
+SPACE = st.sampled_from([b"", b"", b"", b" ", b"\n\t"])
+
+
+def _object(pairs: list[tuple[bytes, bytes, bytes]]) -> bytes:
+    return b"{" + b",".join(key + space + b":" + value for key, space, value in pairs) + b"}"
+
+
+objects = st.recursive(
+    st.sampled_from(
+        [b"1", b"-0", b"1.0", b"1e2", b'"x:y"', b'"\\u003a"', b"null", b"18446744073709551616", b"[]"]
+    ),
+    lambda inner: (
+        st.lists(st.tuples(st.sampled_from(KEYS), SPACE, inner), max_size=4).map(_object)
+        | st.lists(inner, max_size=3).map(lambda parts: b"[" + b" ,".join(parts) + b"]")
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(objects)
+def test_keys_are_found_distinct_exactly_when_a_slow_look_finds_them_so(data: bytes) -> None:
+    """The quick proof by counting colons never says yes where the slow way says no."""
+
+    def distinct(pairs: list[tuple[str, Any]]) -> None:
+        assert len({key for key, _ in pairs}) == len(pairs)
+
+    try:
+        json.loads(data, object_pairs_hook=distinct)
+    except AssertionError:
+        with pytest.raises(InvalidEnvelope, match="occurs twice"):
+            check_json(data)
+    else:
+        assert check_json(data) is data
+
+
+@pytest.mark.parametrize("levels", [64, 65])
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [(b"[", b"]"), (b'{"a":', b"}"), (b'["]]]",', b"]"), (b'["\\"[[[",', b"]"), (b'{"}":"{{",":":', b"}")],
+)
+def test_depth_is_counted_outside_strings_only(opening: bytes, closing: bytes, levels: int) -> None:
+    text = opening * levels + b"1" + closing * levels
+    if levels == 64:
+        assert check_json(text) is text
+    else:
+        with pytest.raises(InvalidEnvelope, match="nested deeper"):
+            check_json(text)
+
+
 @settings(max_examples=300, deadline=None)
 @given(
     st.recursive(st.floats() | st.none(), lambda inner: st.lists(inner, min_size=1, max_size=3), max_leaves=6)

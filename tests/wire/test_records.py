@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relaymesh.errors import FormatTooNew, JournalDamaged
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.records import Accepted, Acked, AnyRecord, EpochStarted, Granted
+from relaymesh.kernel.records import Accepted, Acked, AgentRegistered, AnyRecord, EpochStarted, Granted
 from relaymesh.wire.records import Skipped, decode_records, encode_records
 from relaymesh.wire.snapshot import decode_piece
 
@@ -25,6 +25,7 @@ RECORDS: list[AnyRecord] = [
     ),
     Granted(1, 7, "default/coder", "process-1", 9, [2]),
     Acked(1, 8, "default/coder", [2]),
+    AgentRegistered(1, 9, "default/coder", "developer", ("python",), "1.1", b'{"a":1}', True),
 ]
 
 

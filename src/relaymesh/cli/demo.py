@@ -18,10 +18,10 @@ from relaymesh.cli.options import begin
 from relaymesh.cli.output import Output, quiet
 from relaymesh.cli.table import Column, short_address
 from relaymesh.errors import Conflict, Empty, MeshError
-from relaymesh.node.stats import MeshStats
 from relaymesh.sdk.agent import Agent
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.mesh import Mesh
+from relaymesh.wire.stats import MeshStats
 
 WAIT_S = 10.0
 RETRY_MS = 300

@@ -85,14 +85,16 @@ def list_letters(
     redriven: Annotated[bool, typer.Option("--redriven", help="Also those redriven already.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most so many.")] = 50,
     directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
     json: options.Json = False,
 ) -> None:
     """List dead letters, the oldest first. Works beside a running process."""
-    call = begin(context, directory, json)
+    call = begin(context, directory, json, url, token)
     words = {"receiver": receiver, "sender": sender, "reason": reason, "code": code, "since": since}
     filters = _filters({word: value for word, value in words.items() if value is not None})
-    seen = look(call.existing())
-    found = select(seen.state.letters, status=None if redriven else "pending", **filters)
+    with look(call) as seen:
+        found = select(seen.letters(), status=None if redriven else "pending", **filters)
     found.sort(key=lambda letter: letter.dead_sequence)
     call.output.rows(
         LETTERS, (_row(letter, seen.now) for letter in found[:limit]), empty="no dead letters: nothing to do"
@@ -121,11 +123,14 @@ def show_letter(
         str, typer.Argument(metavar="ID", help="The message id, or a part that fits one message only.")
     ],
     directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
     json: options.Json = False,
 ) -> None:
     """Show the original message and every attempt, with code, reason and stack trace."""
-    call = begin(context, directory, json)
-    letters = select(look(call.existing()).state.letters, status=None)
+    call = begin(context, directory, json, url, token)
+    with look(call) as seen:
+        letters = select(seen.letters(), status=None)
     for letter in named(letters, [id]):
         if call.output.json:
             call.output.object(letter.as_json())
@@ -175,15 +180,17 @@ def redrive(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     yes: options.Yes = False,
     directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
     json: options.Json = False,
 ) -> None:
     """Send dead letters back to where they died, or elsewhere. Doing it twice is doing it once.
 
     Ids are redriven at once. With --all or --filter the count and some samples are shown first.
     """
-    call = begin(context, directory, json)
+    call = begin(context, directory, json, url, token)
     content = None if edit is None else parse_json(edit, "--edit")
-    with Mesh(call.existing()) as mesh:
+    with call.mesh() as mesh:
         if to is not None:
             require_mailbox(mesh, agent_address(to, "recipient"))
         letters = _chosen(mesh, ids, all, filter, limit)
@@ -263,12 +270,14 @@ def purge(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     yes: options.Yes = False,
     directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
     json: options.Json = False,
 ) -> None:
     """Remove dead letters for good. Shows the count and some samples first, and needs --reason."""
-    call = begin(context, directory, json)
+    call = begin(context, directory, json, url, token)
     _check_reason(reason, dry_run)
-    with Mesh(call.existing()) as mesh:
+    with call.mesh() as mesh:
         letters = _chosen(mesh, ids, all, filter, limit)
         purged = 0
         if letters:

@@ -18,7 +18,7 @@ import typer
 
 from relaymesh.cli import options
 from relaymesh.cli.failure import CheckFailed, failure_of
-from relaymesh.cli.looking import Look, look
+from relaymesh.cli.looking import Look, look_into
 from relaymesh.cli.moments import bytes_text, span_text
 from relaymesh.cli.options import begin
 from relaymesh.cli.output import GREEN, RED, YELLOW, Output, width_of
@@ -290,7 +290,7 @@ def _checkpoint(patient: Patient) -> Check:
 
 def _replay(patient: Patient) -> Check:
     began = time.perf_counter()
-    seen = patient.seen = look(patient.path)
+    seen = patient.seen = look_into(patient.path)
     took = time.perf_counter() - began
     pending = sum(len(box.entries) for box in seen.state.mailboxes.values())
     return Check(

@@ -14,9 +14,9 @@ import typer
 
 from relaymesh.cli import options
 from relaymesh.cli.asking import confirm
-from relaymesh.cli.events import EventRows, operation_of
 from relaymesh.cli.failure import CheckFailed
 from relaymesh.cli.moments import bytes_text
+from relaymesh.cli.nodes import is_held
 from relaymesh.cli.options import begin
 from relaymesh.cli.output import json_text
 from relaymesh.cli.table import Column, printable, short_address
@@ -31,9 +31,11 @@ from relaymesh.journal import (
     restore_from,
     verify,
 )
-from relaymesh.journal.layout import ARCHIVE, LOCK
+from relaymesh.journal.events import EventRows
+from relaymesh.journal.layout import ARCHIVE
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.node.disk import RealDisk
+from relaymesh.wire.operations import operation_of
 from relaymesh.wire.records import decode_records
 
 app = typer.Typer(help="The journal: read it, verify it, measure it, restore it from a mirror.")
@@ -126,7 +128,7 @@ def _verify_both(call: options.Call, mirror: Path) -> None:
     disk = RealDisk(call.existing())
     found = compare(disk, RealDisk(mirror))
     call.output.record(_comparison_fields(found, nested=call.output.json))
-    waiting = found.behind and _is_held(disk)  # its node runs: what is missing may be on its way
+    waiting = found.behind and is_held(disk)  # its node runs: what is missing may be on its way
     if found.whole == "both" or (waiting and found.whole == "the data directory" and not found.mirror.damage):
         return
     raise CheckFailed(_why_not_both(found), hint=_way_out(found, disk.root, mirror))
@@ -154,14 +156,6 @@ def _way_out(found: Comparison, root: Path, mirror: Path) -> str:
     if found.whole == "the data directory":
         return "move the mirror away: the next start fills it anew; or, if it is only behind, start the node"
     return "keep both as they are; the report names what still reads back"
-
-
-def _is_held(disk: RealDisk) -> bool:
-    try:
-        disk.lock(LOCK).release()
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _comparison_fields(found: Comparison, *, nested: bool) -> dict[str, Any]:

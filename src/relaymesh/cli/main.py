@@ -10,9 +10,27 @@ from typing import Annotated
 import typer
 
 from relaymesh import __version__
-from relaymesh.cli import demo, dlq, doctor, journal, messages, store, torture
+from relaymesh.cli import (
+    agent,
+    audit,
+    bus,
+    demo,
+    dlq,
+    doctor,
+    journal,
+    messages,
+    pipeline,
+    serve,
+    status,
+    store,
+    tail,
+    torture,
+)
+from relaymesh.cli import (
+    token as tokens,
+)
 from relaymesh.cli.failure import Exit, failure_of
-from relaymesh.cli.options import Dir, Globals, Json
+from relaymesh.cli.options import Dir, Globals, Json, Token, Url
 from relaymesh.cli.output import Output, library_log
 
 app = typer.Typer(
@@ -35,6 +53,8 @@ def _print_version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     directory: Dir = None,
+    url: Url = None,
+    token: Token = None,
     json: Json = False,
     _version: Annotated[
         bool,
@@ -42,7 +62,7 @@ def _root(
     ] = False,
 ) -> None:
     """RelayMesh: the durable post office for AI agents. Start with `relaymesh demo`."""
-    context.obj = Globals(directory, json)
+    context.obj = Globals(directory, json, url, token)
     _help_if_alone(context)
 
 
@@ -55,15 +75,24 @@ def _help_if_alone(context: typer.Context) -> None:
 
 
 app.command("demo")(demo.demo)
+app.command("dev")(serve.dev)
+app.command("serve")(serve.serve)
+app.command("status")(status.status)
 app.command("send")(messages.send)
 app.command("inbox")(messages.inbox)
+app.command("tail")(tail.tail)
 app.command("doctor")(doctor.doctor)
 app.command("torture")(torture.torture)
 for _name, _group in (
+    ("agent", agent.app),
     ("topic", messages.topics),
     ("dlq", dlq.app),
+    ("token", tokens.app),
+    ("audit", audit.app),
+    ("bus", bus.app),
     ("journal", journal.app),
     ("store", store.app),
+    ("pipeline", pipeline.app),
 ):
     _group.callback(invoke_without_command=True)(_help_if_alone)
     app.add_typer(_group, name=_name)

@@ -12,7 +12,7 @@ import typer
 from relaymesh.cli import options
 from relaymesh.cli.content import read_content
 from relaymesh.cli.failure import UsageFailed
-from relaymesh.cli.looking import Look, look
+from relaymesh.cli.looking import View, look
 from relaymesh.cli.moments import span_text
 from relaymesh.cli.options import Call, begin, given_fields, priority_of
 from relaymesh.cli.output import preview
@@ -50,13 +50,15 @@ def send(
     content_json: options.AsJson = False,
     content_text: options.AsText = False,
     directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
     json: options.Json = False,
 ) -> None:
     """Send a message to an agent. The receipt comes when the message is on disk.
 
     A JSON object or array is sent as such; anything else is text.
     """
-    call = begin(context, directory, json)
+    call = begin(context, directory, json, url, token)
     value = read_content(content, call.output, as_json=content_json, as_text=content_text)
     fields = given_fields(
         id=id,
@@ -73,8 +75,7 @@ def send(
         max_retries=max_retries,
     )
     address = agent_address(to, "recipient")
-    path = call.path if create else call.existing()
-    with Mesh(path) as mesh:
+    with call.mesh(create=create) as mesh:
         if create:
             mesh.agent(to)
         require_mailbox(mesh, address)
@@ -98,6 +99,8 @@ def inbox(
         float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long --take waits.")
     ] = 0,
     directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
     json: options.Json = False,
 ) -> None:
     """Show what waits in a mailbox, without taking it. Works beside a running process.
@@ -105,25 +108,25 @@ def inbox(
     With --take the messages are received, which needs the directory: printed, and then acked with --ack
     or given back as if they had never been taken.
     """
-    call = begin(context, directory, json)
+    call = begin(context, directory, json, url, token)
     address = mailbox_address(name)
     if take is not None:
         _take(call, address, take, ack, timeout)
         return
     if ack or timeout:
         raise UsageFailed("--ack and --timeout belong to --take", hint="add --take N")
-    seen = look(call.existing())
-    mailbox = seen.state.mailboxes.get(address)
-    if mailbox is None:
-        raise unknown_mailbox(address, seen.state.mailboxes)
-    entries = list(mailbox.entries.values())
-    call.output.rows(
-        PENDING,
-        (_entry_row(seen, entry) for entry in entries[:limit]),
-        empty=f"nothing waits for {short_address(address)}",
-    )
-    if len(entries) > limit:
-        call.output.note(f"{len(entries) - limit} more: raise --limit")
+    with look(call) as seen:
+        entries = seen.pending(address, limit)
+        if entries is None:
+            raise unknown_mailbox(address, seen.mailboxes())
+        call.output.rows(
+            PENDING,
+            (_entry_row(seen, entry) for entry in entries),
+            empty=f"nothing waits for {short_address(address)}",
+        )
+        more = seen.mailboxes()[address].pending - len(entries)
+    if more > 0:
+        call.output.note(f"{more} more: raise --limit")
 
 
 PENDING = [
@@ -148,7 +151,7 @@ TAKEN = [
 ]
 
 
-def _entry_row(seen: Look, entry: Entry) -> dict[str, Any]:
+def _entry_row(seen: View, entry: Entry) -> dict[str, Any]:
     envelope = entry.envelope
     return {
         "id": envelope.id,
@@ -164,7 +167,7 @@ def _entry_row(seen: Look, entry: Entry) -> dict[str, Any]:
 
 def _take(call: Call, address: str, count: int, ack: bool, timeout: float) -> None:
     output = call.output
-    with Mesh(call.existing()) as mesh:
+    with call.mesh() as mesh:
         require_mailbox(mesh, address)
         deliveries = Inbox(mesh, address).receive_many(count, timeout)
         if not deliveries and timeout:
@@ -209,10 +212,12 @@ def publish(
     content_json: options.AsJson = False,
     content_text: options.AsText = False,
     directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
     json: options.Json = False,
 ) -> None:
     """Publish to everybody who subscribes to a topic."""
-    call = begin(context, directory, json)
+    call = begin(context, directory, json, url, token)
     value = read_content(content, call.output, as_json=content_json, as_text=content_text)
     fields = given_fields(
         id=id,
@@ -224,7 +229,7 @@ def publish(
         ttl=ttl,
         tags=tags,
     )
-    with Mesh(call.existing()) as mesh:
+    with call.mesh() as mesh:
         receipt = mesh.agent(sender).publish(topic, value, **fields)
     _print_receipt(call, receipt, topic=topic)
     if not receipt.targets:
@@ -243,23 +248,29 @@ SUBSCRIPTIONS = [
 
 @topics.command("list")
 def list_subscriptions(
-    context: typer.Context, directory: options.Dir = None, json: options.Json = False
+    context: typer.Context,
+    directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
+    json: options.Json = False,
 ) -> None:
     """List the subscriptions and what waits in each. Works beside a running process."""
-    call = begin(context, directory, json)
-    state = look(call.existing()).state
+    call = begin(context, directory, json, url, token)
+    with look(call) as seen:
+        boxes = seen.mailboxes()
 
     def rows() -> Iterator[dict[str, Any]]:
-        for address, pattern in state.subscriptions:
-            box = state.mailboxes[address]
-            yield {
-                "topic": short_address(pattern),
-                "subscription": address.partition(":")[2],
-                "pending": len(box.entries),
-                "leased": box.leased,
-                "dead_letters": state.letters.pending_in(address),
-                "semantics": box.settings.delivery_semantics,
-            }
+        for address, box in boxes.items():
+            topic, colon, subscription = address.partition(":")
+            if colon:
+                yield {
+                    "topic": short_address(topic),
+                    "subscription": subscription,
+                    "pending": box.pending,
+                    "leased": box.leased,
+                    "dead_letters": box.dead_letters,
+                    "semantics": box.delivery_semantics,
+                }
 
     call.output.rows(SUBSCRIPTIONS, rows(), empty="nobody subscribes yet: mesh.subscribe(topic, name)")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,12 +10,24 @@ from typing import Annotated, Any
 import typer
 
 from relaymesh.cli.output import Output
-from relaymesh.errors import NotFound
-from relaymesh.sdk.place import data_directory
+from relaymesh.client.settings import Transport
+from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.sdk.mesh import Mesh
+from relaymesh.sdk.place import URL_SCHEMES, data_directory
 
 Dir = Annotated[
     Path | None,
     typer.Option("--dir", metavar="PATH", help="Data directory; else RELAYMESH_HOME, else ~/.relaymesh."),
+]
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="Ask the node at http://host:port; else RELAYMESH_URL."),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token", metavar="TOKEN", help="The credential for it; better RELAYMESH_TOKEN, which no ps shows."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
@@ -22,22 +35,36 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 
 @dataclass(frozen=True, slots=True)
 class Globals:
-    """`--dir` and `--json` given before the command."""
+    """`--dir`, `--url`, `--token` and `--json` given before the command."""
 
     directory: Path | None = None
     json: bool = False
+    url: str | None = None
+    token: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One command being run: where it writes to, and which directory it is about."""
+    """One command being run: where it writes to, and which mesh it is about."""
 
     output: Output
     given: Path | None
+    url: str | None = None
+    token: str | None = None
+
+    @property
+    def remote(self) -> bool:
+        """Whether a node is asked, in place of a directory being opened."""
+        return self.url is not None
 
     @property
     def path(self) -> Path:
         """The data directory, whether or not there is one."""
+        if self.url is not None:
+            raise InvalidSettings(
+                f"this command works on the files of a mesh, and {self.url} is a node",
+                hint="run it where its data directory is, with --dir",
+            )
         return data_directory(self.given)
 
     def existing(self) -> Path:
@@ -50,10 +77,34 @@ class Call:
             )
         return path
 
+    def mesh(self, *, create: bool = False, transport: Transport = "websocket") -> Mesh:
+        """The mesh: the node's, or the directory's. `create`: a directory is made where there is none."""
+        if self.url is not None:
+            return Mesh(self.url, token=self.token, transport=transport)
+        return Mesh(self.path if create else self.existing())
 
-def begin(context: typer.Context, directory: Path | None, json: bool) -> Call:
+
+def begin(
+    context: typer.Context,
+    directory: Path | None,
+    json: bool,
+    url: str | None = None,
+    token: str | None = None,
+) -> Call:
+    """What the options say together. A directory that is named goes before a node of the environment."""
     given = context.obj if isinstance(context.obj, Globals) else Globals()
-    return Call(Output(json=json or given.json), given.directory if directory is None else directory)
+    directory = given.directory if directory is None else directory
+    url = given.url if url is None else url
+    if url is not None and directory is not None:
+        raise InvalidSettings("--dir is a directory and --url a node: give one of them")
+    if url is None and directory is None:
+        url = os.environ.get("RELAYMESH_URL") or None
+    if url is not None and not url.startswith(URL_SCHEMES):
+        raise InvalidSettings(f"--url {url!r} is no address of a node", hint="http://host:port")
+    token = given.token if token is None else token
+    if token is not None and url is None:
+        raise InvalidSettings("--token is for a node", hint="name it with --url, or set RELAYMESH_URL")
+    return Call(Output(json=json or given.json), directory, url, token)
 
 
 Sender = Annotated[str, typer.Option("--from", metavar="NAME", help="Who sends it; its mailbox is made.")]

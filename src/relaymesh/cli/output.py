@@ -54,6 +54,10 @@ class Output:
     def line(self, text: str = "") -> None:
         sys.stdout.write(text + "\n")
 
+    def flush(self) -> None:
+        """Somebody looks on: what was written is to be seen now."""
+        sys.stdout.flush()
+
     # -- everything else
 
     def note(self, text: str) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import typer
 
-from relaymesh.cli.events import OPERATIONS, RETURNS
 from relaymesh.cli.failure import CODES, EXIT_CODES, MEANINGS, Exit
 from relaymesh.cli.main import app
+from relaymesh.wire.operations import OPERATIONS, RETURNS
 
 INTRODUCTION = """\
 # The command line

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from rich.cells import cell_len, set_cell_size
 
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
-from relaymesh.node.ids import uuid7_ms
+from relaymesh.wire.ids import uuid7_ms
 
 ID_SHOWN_MAX = 20
 GAP = "  "

@@ -24,6 +24,7 @@ from relaymesh.cli.output import BOLD, GREEN, RED, Output
 from relaymesh.errors import Conflict
 from relaymesh.node.settings import Durability
 from relaymesh.testing.torture.checker import RULES
+from relaymesh.testing.torture.remote import RemoteTorture
 from relaymesh.testing.torture.torture import Settings, Torture, Verdict, nobody_asked
 
 SHOWN_MAX = 20
@@ -51,6 +52,10 @@ Workers = Annotated[int, typer.Option("--workers", min=1, max=64, metavar="N", h
 Seed = Annotated[
     int | None, typer.Option("--seed", metavar="S", help="Repeat the plan of an earlier run; else a new one.")
 ]
+Remote = Annotated[
+    bool,
+    typer.Option("--remote", help="Through a server: that is killed, and its clients have to find it again."),
+]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep data and ledgers also when all is well.")]
 
 
@@ -64,6 +69,7 @@ def torture(
     workers: Workers = 4,
     seed: Seed = None,
     keep: Keep = False,
+    remote: Remote = False,
     json: options.Json = False,
 ) -> None:
     """Try this machine: workers are killed, paused and restarted while they send, and nothing may be lost.
@@ -78,6 +84,8 @@ def torture(
     if durability not in ("synced", "batched"):
         words = " or ".join(word for word in get_args(Durability) if word != "memory")
         raise UsageFailed(f"durability is {durability!r}: it must be {words}", hint="memory keeps nothing")
+    if remote and durability != "synced":
+        raise UsageFailed("--remote tries relaymesh serve, which is synced", hint="leave out --durability")
     ground = Ground.at(call.given, on_existing_data)
     settings = Settings(
         data=ground.data,
@@ -88,11 +96,12 @@ def torture(
         workers=workers,
         durability="batched" if durability == "batched" else "synced",
         keep=keep,
+        remote=remote,
     )
     if not json:
         _announce(call, settings, minutes)
     with _progress(call.output, settings.seconds) as tell:
-        run = Torture(settings, tell)
+        run = (RemoteTorture if remote else Torture)(settings, tell)
         with _interrupted_by_signals(run.interrupt):
             verdict = run.run()
     kept = keep or not verdict.good

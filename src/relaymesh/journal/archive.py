@@ -7,7 +7,9 @@ names alone say so.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from relaymesh.errors import DirectoryError, JournalDamaged
 from relaymesh.journal.checkpoint import KEPT, list_checkpoints, read_checkpoint
@@ -17,7 +19,7 @@ from relaymesh.journal.layout import ARCHIVE, JOURNAL
 from relaymesh.journal.segment import Located, list_segments
 from relaymesh.journal.verdict import Damage, read_head
 
-__all__ = ["archive_behind", "drop_archived"]
+__all__ = ["Hold", "Old", "archive_behind", "drop_archived", "held_bytes", "old_segments"]
 
 log = logging.getLogger("relaymesh.journal")
 
@@ -42,21 +44,38 @@ def archive_behind(disk: Disk, sequence: int) -> list[str]:
     return [segment.name.file for segment in moved]
 
 
-def drop_archived(disk: Disk, before_ns: int) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What is kept beyond its time for a consumer that has not got it, and where that ends.
+
+    sequence: events from here on are still to be got.
+    before_ns: what is older than this is not held any more.
+    bytes_max: nor is more held than this; the oldest goes first.
+    """
+
+    sequence: int
+    before_ns: int
+    bytes_max: int
+
+
+def drop_archived(disk: Disk, before_ns: int, hold: Hold | None = None) -> list[str]:
     """Delete archived segments whose frames are all older than `before_ns`; returns their names.
 
-    Only while both kept checkpoints read back whole: a damaged one may need the archive, and the
-    journal is never deleted on the word of a file that cannot be read.
+    Not those that `hold` keeps. Only while both kept checkpoints read back whole: a damaged one may need the
+    archive, and the journal is never deleted on the word of a file that cannot be read.
     """
     dropped: list[str] = []
     try:
         kept = list_checkpoints(disk)[:KEPT]
         if len(kept) < KEPT or not all(_is_whole(disk, sequence) for sequence in kept):
             return []
-        segments = list_segments(disk)
-        for segment, successor in zip(_behind(disk, min(kept)), segments[1:], strict=False):
-            if segment.folder != ARCHIVE or _created_at_ns(disk, successor) >= before_ns:
-                break
+        old = old_segments(disk, min(kept), before_ns)
+        held = held_bytes(disk, old, hold)
+        for segment, successor, created_ns in old:
+            if hold is not None and successor.name.first_sequence > hold.sequence:
+                if created_ns >= hold.before_ns and held <= hold.bytes_max:
+                    break
+                held -= _size(disk, segment)
             disk.remove(segment.path)
             disk.sync_folder(ARCHIVE)  # one by one: a crash must not leave a hole in the middle
             dropped.append(segment.name.file)
@@ -65,9 +84,44 @@ def drop_archived(disk: Disk, before_ns: int) -> list[str]:
     return dropped
 
 
+class Old(NamedTuple):
+    """An archived segment whose time is over, the one behind it, and when that one was begun."""
+
+    segment: Located
+    successor: Located
+    created_ns: int
+
+
+def old_segments(disk: Disk, kept_from: int, before_ns: int) -> list[Old]:
+    """The archived segments, oldest first, whose frames are all older than `before_ns`."""
+    found: list[Old] = []
+    for segment, successor in zip(_behind(disk, kept_from), list_segments(disk)[1:], strict=False):
+        created_ns = _created_at_ns(disk, successor)
+        if segment.folder != ARCHIVE or created_ns >= before_ns:
+            break
+        found.append(Old(segment, successor, created_ns))
+    return found
+
+
+def held_bytes(disk: Disk, old: list[Old], hold: Hold | None) -> int:
+    """How much of `old` is kept for consumers alone."""
+    if hold is None:
+        return 0
+    held = (each.segment for each in old if each.successor.name.first_sequence > hold.sequence)
+    return sum(_size(disk, segment) for segment in held)
+
+
 def _behind(disk: Disk, sequence: int) -> list[Located]:
     segments = list_segments(disk)
     return [each for each, after in pairwise(segments) if after.name.first_sequence <= sequence]
+
+
+def _size(disk: Disk, segment: Located) -> int:
+    file = disk.open(segment.path, write=False)
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def _is_whole(disk: Disk, sequence: int) -> bool:

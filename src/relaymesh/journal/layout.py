@@ -6,6 +6,7 @@
     journal/      segments, the newest one live
     archive/      segments behind the checkpoints, under the same names
     checkpoints/  the newest two
+    consumers/    how far readers have come that retention waits for; see `consumers.py`
     mirror        where this directory's mirror lies; see `mirror.py`
     incomplete    the directory is being filled from another one; it must not be used yet
 

@@ -16,7 +16,7 @@ from relaymesh.journal.scan import SegmentReader, Walk
 from relaymesh.journal.segment import Located, SegmentHead, list_segments
 from relaymesh.journal.verdict import Damage, judge_sealed, read_chain
 
-__all__ = ["read_frames"]
+__all__ = ["list_with_mark", "read_frames"]
 
 
 def read_frames(disk: Disk, from_sequence: int = 0, through: int | None = None) -> Iterator[Frame]:
@@ -26,7 +26,7 @@ def read_frames(disk: Disk, from_sequence: int = 0, through: int | None = None) 
     that hold the range are opened, and the one behind each. Raises `JournalDamaged` at a bad frame.
     """
     limit = sys.maxsize if through is None else through
-    segments, mark = _list_with_mark(disk)
+    segments, mark = list_with_mark(disk)
     needed = [i for i, each in enumerate(segments) if each.name.first_sequence < limit]
     first = max((i for i in needed if segments[i].name.first_sequence <= from_sequence), default=0)
     chain = segments[first : (needed[-1] + 2 if needed else 0)]  # and one more: its header seals the last
@@ -39,7 +39,7 @@ def read_frames(disk: Disk, from_sequence: int = 0, through: int | None = None) 
                 yield frame
 
 
-def _list_with_mark(disk: Disk) -> tuple[list[Located], Mark | None]:
+def list_with_mark(disk: Disk) -> tuple[list[Located], Mark | None]:
     """A listing that is not older than the mark: a running node may rotate between the two reads."""
     while True:
         segments, mark = list_segments(disk), read_mark(disk)

@@ -124,8 +124,11 @@ class SegmentReader:
             raise BadFrame("the segment has no header")
         return parse_head(frame, self.segment.name)
 
-    def whole_frames(self, offset: int, salt: int) -> Iterator[Frame]:
-        """Every whole frame of this segment at or behind `offset`, wherever it begins."""
+    def whole_frames(self, offset: int, salt: int | None) -> Iterator[Frame]:
+        """Every whole frame of this segment at or behind `offset`, wherever it begins.
+
+        `salt` tells the segment's own frames from copies inside payloads; None when it is not known.
+        """
         name, base, block = self.segment.name.file, offset, b""
         while True:
             found = block.find(MAGIC, offset - base)
@@ -141,7 +144,7 @@ class SegmentReader:
                 frame = read_frame(self.window, offset, name)
             except BadFrame:
                 frame = None
-            if frame is not None and frame.salt == salt:
+            if frame is not None and salt in (None, frame.salt):
                 yield frame
                 offset = frame.end
             else:

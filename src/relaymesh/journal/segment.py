@@ -122,13 +122,16 @@ class LiveSegment:
 
 
 def list_segments(disk: Disk) -> list[Located]:
-    """All segments in journal order, wherever they lie."""
+    """All segments in journal order, wherever they lie.
+
+    `journal/` is listed first: a segment that a node archives in between is then seen twice, not never.
+    """
     found: dict[int, Located] = {}
-    for folder in (ARCHIVE, JOURNAL):
+    for folder in (JOURNAL, ARCHIVE):
         for file in disk.list(folder):
             name = SegmentName.parse(file)
             if name is not None:
-                found[name.number] = Located(name, folder)
+                found.setdefault(name.number, Located(name, folder))
     return [found[number] for number in sorted(found)]
 
 

@@ -39,6 +39,26 @@ class OpenMailbox(Command):
     settings: MailboxSettings | None = None
 
 
+class RegisterAgent(Command):
+    """An agent joins: `metadata` is a JSON object of its own. Answers its `Registration`.
+
+    `settings` are for its mailbox, if it has none yet.
+    """
+
+    agent: str
+    role: str = ""
+    capabilities: tuple[str, ...] = ()
+    protocol: str = ""
+    metadata: bytes = b"{}"
+    settings: MailboxSettings | None = None
+
+
+class DrainAgent(Command):
+    """A registered agent is to get no new tasks until it registers again. Answers its `Registration`."""
+
+    agent: str
+
+
 class Subscribe(Command):
     pattern: str
     mailbox: str

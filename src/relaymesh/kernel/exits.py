@@ -6,13 +6,20 @@ from collections.abc import Sequence
 
 import msgspec
 
+from relaymesh.kernel.contract import TIMEOUT
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.leases import give_back
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.moment import iso
 from relaymesh.kernel.records import Accepted, Acked, DeadLettered, Dropped, Failure
 from relaymesh.kernel.step import Ended
+
+TTL_EXPIRED = "ttl_expired"
+MAILBOX_FULL = "mailbox_full"
+AGENT_BUSY = "AGENT_BUSY"
+AGENT_OFFLINE = "AGENT_OFFLINE"
 
 
 def bury(
@@ -79,6 +86,18 @@ def wants_nack(envelope: Envelope) -> bool:
     return envelope.requires_ack or envelope.type == "question"
 
 
+def _error(failure: Failure) -> dict[str, str]:
+    """What a nack says: the receiver's own words, or the protocol's code for what the mesh found itself."""
+    code, reason = failure.code, failure.reason
+    if code == TTL_EXPIRED:
+        if failure.attempt == 0:
+            return {"code": AGENT_OFFLINE, "message": "nobody took it before its time to live ended"}
+        return {"code": AGENT_BUSY, "message": "it was tried, and not done before its time to live ended"}
+    if code == MAILBOX_FULL:
+        return {"code": AGENT_BUSY, "message": "the mailbox was full"}
+    return {"code": AGENT_BUSY if code == TIMEOUT else code, "message": reason}
+
+
 def notify(decision: Decision, receiver: str, envelope: Envelope, failure: Failure | None) -> None:
     """Put `ack` or `nack` into the sender's mailbox, which need not have room for it."""
     mailbox = decision.state.mailboxes.get(envelope.reply_to or envelope.sender)
@@ -87,10 +106,10 @@ def notify(decision: Decision, receiver: str, envelope: Envelope, failure: Failu
     content: dict[str, object] = {
         "originalMessageId": envelope.id,
         "success": failure is None,
-        "timestampMs": decision.now,
+        "timestamp": iso(decision.now),
     }
     if failure is not None:
-        content["error"] = {"code": failure.code, "message": failure.reason}
+        content["error"] = _error(failure)
     kind = "ack" if failure is None else "nack"
     question = envelope.type == "question" and envelope.correlation_id is not None
     notice = Envelope(

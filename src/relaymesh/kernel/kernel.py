@@ -14,11 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 from relaymesh.errors import Closed, MeshError
-from relaymesh.kernel import admission, delivery, gate, leases, lifecycle, redrive, settlement
+from relaymesh.kernel import admission, delivery, gate, leases, lifecycle, redrive, registry, settlement
 from relaymesh.kernel.commands import (
     Ack,
     Command,
     Complete,
+    DrainAgent,
     Expect,
     Extend,
     ForceDelayed,
@@ -29,6 +30,7 @@ from relaymesh.kernel.commands import (
     PurgeDeadLetters,
     Receive,
     Redrive,
+    RegisterAgent,
     Release,
     Reprioritise,
     Send,
@@ -55,6 +57,8 @@ DECISIONS: dict[type[Command], Callable[[Decision, Any], Any]] = {
     Stop: lifecycle.stop,
     Tick: lifecycle.tick,
     OpenMailbox: lifecycle.open_mailbox,
+    RegisterAgent: registry.register,
+    DrainAgent: registry.drain,
     Subscribe: lifecycle.subscribe,
     Unsubscribe: lifecycle.unsubscribe,
     Send: admission.send,

@@ -170,6 +170,20 @@ class Completed(Record, tag=16, frozen=True):
     sequences: list[int]
 
 
+class AgentRegistered(Record, tag=128, frozen=True):
+    """An agent joined, or what it says of itself changed. `role` is empty when it declared none.
+
+    A reader may skip it: no message depends on it, and its mailbox was opened by a record before.
+    """
+
+    mailbox: str
+    role: str = ""
+    capabilities: tuple[str, ...] = ()
+    protocol: str = ""
+    metadata: bytes = b"{}"
+    draining: bool = False
+
+
 AnyRecord = (
     EpochStarted
     | MailboxOpened
@@ -187,4 +201,5 @@ AnyRecord = (
     | Reprioritised
     | DelayedForced
     | Completed
+    | AgentRegistered
 )

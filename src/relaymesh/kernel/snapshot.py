@@ -18,6 +18,7 @@ from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.mailbox import Counters, Mailbox
 from relaymesh.kernel.records import Failure
+from relaymesh.kernel.registration import Registration
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.state import State
 
@@ -97,7 +98,11 @@ class End(Piece, tag=6, frozen=True):
     pieces: int
 
 
-AnyPiece = Head | MailboxPiece | EntriesPiece | SeenPiece | LettersPiece | End
+class AgentsPiece(Piece, tag=7, frozen=True):
+    agents: list[Registration]
+
+
+AnyPiece = Head | MailboxPiece | EntriesPiece | SeenPiece | LettersPiece | End | AgentsPiece
 
 
 class Snapshot:
@@ -129,6 +134,7 @@ class Snapshot:
         self._entries = [(box, list(box.entries.values())) for box in state.mailboxes.values() if box.entries]
         self._seen = state.admitted.remembered()
         self._letters = list(state.letters)
+        self._agents = list(state.agents.values())
         state.keep = self._keep
 
     def _keep(self, mailbox: Mailbox, entry: Entry) -> None:
@@ -178,6 +184,8 @@ class Snapshot:
             yield SeenPiece(self._seen[start : start + PIECE_SIZE])
         for start in range(0, len(self._letters), PIECE_SIZE):
             yield LettersPiece(self._letters[start : start + PIECE_SIZE])
+        for start in range(0, len(self._agents), PIECE_SIZE):
+            yield AgentsPiece(self._agents[start : start + PIECE_SIZE])
 
     def _as_it_was(self, mailbox: Mailbox, entry: Entry) -> EntryPiece:
         kept = self._kept.pop((mailbox.address, entry.sequence), None)
@@ -224,6 +232,8 @@ def _restore_piece(state: State, piece: AnyPiece, grants: Grants) -> None:
         case LettersPiece():
             for letter in piece.letters:
                 state.letters.add(letter)
+        case AgentsPiece():
+            state.agents.update((agent.agent, agent) for agent in piece.agents)
         case End():
             pass
 

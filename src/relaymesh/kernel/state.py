@@ -29,6 +29,7 @@ from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.records import (
     Accepted,
     Acked,
+    AgentRegistered,
     AnyRecord,
     Completed,
     DeadLettered,
@@ -45,6 +46,7 @@ from relaymesh.kernel.records import (
     Subscribed,
     Unsubscribed,
 )
+from relaymesh.kernel.registration import Registration, registration_of
 from relaymesh.kernel.timers import DueTimes, Expiry, LeaseClock, Wakes
 from relaymesh.kernel.topics import Subscriptions
 
@@ -68,6 +70,8 @@ class State:
         self.unrouted = 0
         self.mailboxes: dict[str, Mailbox] = {}
         self.subscriptions = Subscriptions()
+        self.agents: dict[str, Registration] = {}
+        """Agents that joined, by address, in the order in which they did."""
         self.leases: dict[int, Lease] = {}
         """By token. Volatile, as every index: while replaying, an entry alone knows its lease."""
         self.admitted = Admitted()
@@ -102,6 +106,7 @@ class State:
             Reprioritised: self._reprioritised,
             DelayedForced: self._delayed_forced,
             Completed: self._completed,
+            AgentRegistered: self._agent_registered,
         }
 
     def apply(self, record: AnyRecord) -> Any:
@@ -172,6 +177,9 @@ class State:
     def _unsubscribed(self, record: Unsubscribed) -> None:
         self.subscriptions.remove(record.mailbox)
         del self.mailboxes[record.mailbox]
+
+    def _agent_registered(self, record: AgentRegistered) -> None:
+        self.agents[record.mailbox] = registration_of(record, self.agents.get(record.mailbox))
 
     # -- messages come in ---------------------------------------------------------------------
 

@@ -11,10 +11,12 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from relaymesh.errors import MailboxFull, MeshError
+from relaymesh.errors import LeaseLost, MailboxFull, MeshError
 from relaymesh.journal.bell import Bell
+from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.kernel.commands import (
     Ack,
     Command,
@@ -38,15 +40,16 @@ from relaymesh.kernel.commands import (
     Unsubscribe,
 )
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt, Step
 from relaymesh.node.core import Core, Receiver, Ticket, marks_of
-from relaymesh.node.local import ROOM_POLL_S, Groups
+from relaymesh.node.local import ROOM_POLL_S, Groups, first_entries, mailboxes_of
 from relaymesh.node.node import Node
-from relaymesh.node.stats import MeshStats, stats_of
+from relaymesh.node.stats import stats_of
+from relaymesh.wire.stats import MeshStats
 
 
 class CommitThread:
@@ -125,6 +128,8 @@ class _AsyncReceiver(Receiver, eq=False, kw_only=True):
 class AsyncLocalSession:
     """Calls on a node in this process, awaited. Belongs to the loop it was opened on."""
 
+    namespace = DEFAULT_NAMESPACE
+
     def __init__(self, node: Node) -> None:
         self.node = node
         self.holder = f"process-{os.getpid()}"
@@ -132,6 +137,24 @@ class AsyncLocalSession:
         self._loop = asyncio.get_running_loop()
         self._core.on_release = self._release_on_loop
         self._commits = CommitThread(node.core)
+        self.payload_bytes_max = node.settings.payload_bytes_max
+        self.now = node.time.now
+        """Mesh time, in milliseconds."""
+
+    @property
+    def path(self) -> Path | None:
+        """The data directory; None in memory."""
+        return self.node.path
+
+    @property
+    def failed(self) -> bool:
+        """The journal failed, or the mesh is closed: no call succeeds any more."""
+        return self._core.failure is not None
+
+    @property
+    def forked(self) -> bool:
+        """This is a forked child's copy: everything here is the parent's."""
+        return self._core.forked
 
     def _release_on_loop(self, released: list[tuple[Ticket, MeshError | None]]) -> None:
         try:
@@ -225,10 +248,23 @@ class AsyncLocalSession:
     # -- receiving
 
     async def receive(
-        self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
+        self,
+        mailbox: str,
+        max: int,
+        timeout: float | None,
+        correlation_id: str | None = None,
+        *,
+        holder: str | None = None,
+        remote: bool = False,
     ) -> list[Lease]:
+        """Up to `max` deliveries; an empty list when none came in time. Cancelled, it gives them back.
+
+        `holder`: in whose name, if not this process's; `remote`: it keeps its leases over a restart.
+        """
         future: asyncio.Future[list[Lease]] = self._loop.create_future()
-        receiver = _AsyncReceiver(self.holder, max, correlation_id, future=future, session=self)
+        receiver = _AsyncReceiver(
+            holder or self.holder, max, correlation_id, remote=remote, future=future, session=self
+        )
         waits = timeout is None or timeout > 0
         step = self._core.submit(Receive(mailbox, receiver, wait=waits))
         timer = None
@@ -248,6 +284,10 @@ class AsyncLocalSession:
         finally:
             if timer is not None:
                 timer.cancel()
+
+    async def pull(self, mailbox: str, max: int) -> list[Lease]:
+        """A receive without end."""
+        return await self.receive(mailbox, max, None)
 
     def _give_up(self, mailbox: str, receiver: _AsyncReceiver) -> None:
         """The time is over: an empty answer, unless deliveries are on their way already."""
@@ -276,6 +316,15 @@ class AsyncLocalSession:
             return
         self._commits.want(marks_of(step)[1])
 
+    async def release(self, tokens: Sequence[int]) -> None:
+        """Deliveries nobody received: back as if never granted. A stale token needs no release."""
+        await self._execute(Release(tokens))
+
+    async def mailbox_of(self, tokens: Sequence[int]) -> dict[int, str]:
+        """The mailbox of each token that is still good."""
+        mailboxes: dict[int, str] = self._core.read(partial(mailboxes_of, tokens))
+        return mailboxes
+
     async def expect(self, mailbox: str, correlation_id: str) -> None:
         await self._execute(Expect(mailbox, correlation_id))
 
@@ -300,6 +349,16 @@ class AsyncLocalSession:
     async def extend(self, token: int, ms: int) -> int:
         deadline: int = await self._execute(Extend(token, ms))
         return deadline
+
+    async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
+        """Deadlines of (token, ms); None for a lease that is lost."""
+        return [await self._extended(token, ms) for token, ms in extends]
+
+    async def _extended(self, token: int, ms: int) -> int | None:
+        try:
+            return await self.extend(token, ms)
+        except LeaseLost:
+            return None
 
     async def complete(self, mailbox: str, sequence: int) -> bool:
         waits: bool = await self._execute(Complete(mailbox, sequence))
@@ -351,11 +410,13 @@ class AsyncLocalSession:
         stats: MeshStats = self._core.read(lambda kernel: stats_of(self.node, kernel))
         return stats
 
-    async def peek(self, mailbox: str, limit: int) -> list[Any]:
-        entries: list[Any] = self._core.read(
-            lambda kernel: list(kernel.state.mailboxes[mailbox].entries.values())[:limit]
-        )
+    async def peek(self, mailbox: str, limit: int) -> list[Entry]:
+        """Pending entries of a mailbox, in the order of acceptance, without taking them."""
+        entries: list[Entry] = self._core.read(partial(first_entries, mailbox, limit))
         return entries
+
+    async def checkpoint(self) -> int | None:
+        return await asyncio.to_thread(self.node.checkpoint)
 
     async def close(self, *, force: bool = False) -> None:
         try:

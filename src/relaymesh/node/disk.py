@@ -208,7 +208,7 @@ class RealDisk:
         return secrets.randbits(64)
 
     def _path(self, name: str) -> Path:
-        if name.startswith(("/", "\\")) or ".." in name:
+        if name.startswith(("/", "\\")) or ".." in name or ":" in name:  # a colon ends a drive's letter
             raise ValueError(f"{name!r} does not lie inside the data directory")
         return self.root / name
 

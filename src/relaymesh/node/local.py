@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from relaymesh.errors import MailboxFull, MeshError
+from relaymesh.errors import LeaseLost, MailboxFull, MeshError, UnknownRecipient
+from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.kernel.commands import (
     Ack,
     Command,
@@ -33,7 +37,7 @@ from relaymesh.kernel.commands import (
     Unsubscribe,
 )
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.settings import MailboxSettings
@@ -41,20 +45,57 @@ from relaymesh.kernel.step import Receipt
 from relaymesh.node.clock import Latch
 from relaymesh.node.core import Receiver
 from relaymesh.node.node import Node
-from relaymesh.node.stats import MeshStats, stats_of
+from relaymesh.node.stats import stats_of
+from relaymesh.wire.stats import MeshStats
 
 Groups = Sequence[tuple[str, Sequence[Envelope]]]
+Arrival = Callable[[list[Lease], MeshError | None], None]
 ROOM_POLL_S = 1.0
+
+
+class Pull(Receiver, eq=False, kw_only=True):
+    """A receive that nobody stands and waits for: its deliveries are handed to whoever asked."""
+
+    mailbox: str = ""
+    arrived: Any = None
+    core: Any = None
+
+    def release(self, error: MeshError | None) -> None:
+        self.arrived(self.leases, error)
+
+    def forgo(self) -> None:
+        """Wait no longer. What is on its way already is handed over all the same."""
+        self.core.submit(Forgo(self.mailbox, self))
 
 
 class LocalSession:
     """Calls on a node in this process. Thread-safe."""
+
+    namespace = DEFAULT_NAMESPACE
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.holder = f"process-{os.getpid()}"
         self._core = node.core
         self._execute = node.core.execute
+        self.payload_bytes_max = node.settings.payload_bytes_max
+        self.now = node.time.now
+        """Mesh time, in milliseconds."""
+
+    @property
+    def path(self) -> Path | None:
+        """The data directory; None in memory."""
+        return self.node.path
+
+    @property
+    def failed(self) -> bool:
+        """The journal failed, or the mesh is closed: no call succeeds any more."""
+        return self._core.failure is not None
+
+    @property
+    def forked(self) -> bool:
+        """This is a forked child's copy: everything here is the parent's."""
+        return self._core.forked
 
     # -- mailboxes
 
@@ -105,11 +146,21 @@ class LocalSession:
     # -- receiving
 
     def receive(
-        self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
+        self,
+        mailbox: str,
+        max: int,
+        timeout: float | None,
+        correlation_id: str | None = None,
+        *,
+        holder: str | None = None,
+        remote: bool = False,
     ) -> list[Lease]:
-        """Up to `max` deliveries; an empty list when none came in time. None waits for ever."""
+        """Up to `max` deliveries; an empty list when none came in time. None waits for ever.
+
+        `holder`: in whose name, if not this process's; `remote`: it keeps its leases over a restart.
+        """
         core = self._core
-        receiver = Receiver(self.holder, max, correlation_id, latch=Latch())
+        receiver = Receiver(holder or self.holder, max, correlation_id, remote=remote, latch=Latch())
         assert receiver.latch is not None
         try:
             step = core.submit(Receive(mailbox, receiver, wait=timeout is None or timeout > 0))
@@ -129,6 +180,13 @@ class LocalSession:
             raise type(receiver.error)(receiver.error.message)
         return receiver.leases
 
+    def pull(self, mailbox: str, max: int, arrived: Arrival) -> Pull:
+        """A receive without waiting: whoever commits the grant calls `arrived`."""
+        core = self._core
+        pull = Pull(self.holder, max, mailbox=mailbox, arrived=arrived, core=core)
+        core.commit(core.submit(Receive(mailbox, pull)))
+        return pull
+
     def _abandon(self, mailbox: str, receiver: Receiver) -> None:
         """The caller was interrupted: what it was granted meanwhile goes back unburned."""
         try:
@@ -137,6 +195,15 @@ class LocalSession:
                 self._execute(Release([lease.token for lease in receiver.leases]))
         except MeshError:
             return
+
+    def release(self, tokens: Sequence[int]) -> None:
+        """Deliveries nobody received: back as if never granted. A stale token needs no release."""
+        self._execute(Release(tokens))
+
+    def mailbox_of(self, tokens: Sequence[int]) -> dict[int, str]:
+        """The mailbox of each token that is still good."""
+        mailboxes: dict[int, str] = self._core.read(partial(mailboxes_of, tokens))
+        return mailboxes
 
     def expect(self, mailbox: str, correlation_id: str) -> None:
         self._execute(Expect(mailbox, correlation_id))
@@ -163,6 +230,16 @@ class LocalSession:
     def extend(self, token: int, ms: int) -> int:
         deadline: int = self._execute(Extend(token, ms))
         return deadline
+
+    def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
+        """Deadlines of (token, ms); None for a lease that is lost."""
+        return [self._extended(token, ms) for token, ms in extends]
+
+    def _extended(self, token: int, ms: int) -> int | None:
+        try:
+            return self.extend(token, ms)
+        except LeaseLost:
+            return None
 
     def complete(self, mailbox: str, sequence: int) -> bool:
         waits: bool = self._execute(Complete(mailbox, sequence))
@@ -213,12 +290,25 @@ class LocalSession:
         stats: MeshStats = self._core.read(lambda kernel: stats_of(self.node, kernel))
         return stats
 
-    def peek(self, mailbox: str, limit: int) -> list[Any]:
+    def peek(self, mailbox: str, limit: int) -> list[Entry]:
         """Pending entries of a mailbox, in the order of acceptance, without taking them."""
-        entries: list[Any] = self._core.read(
-            lambda kernel: list(kernel.state.mailboxes[mailbox].entries.values())[:limit]
-        )
+        entries: list[Entry] = self._core.read(partial(first_entries, mailbox, limit))
         return entries
+
+    def checkpoint(self) -> int | None:
+        return self.node.checkpoint()
 
     def close(self, *, force: bool = False) -> None:
         self.node.close(force=force)
+
+
+def mailboxes_of(tokens: Sequence[int], kernel: Kernel) -> dict[int, str]:
+    leases = kernel.state.leases
+    return {token: leases[token].grant.mailbox for token in tokens if token in leases}
+
+
+def first_entries(mailbox: str, limit: int, kernel: Kernel) -> list[Entry]:
+    box = kernel.state.mailboxes.get(mailbox)
+    if box is None:
+        raise UnknownRecipient(f"there is no mailbox {mailbox} in this mesh")
+    return list(islice(box.entries.values(), limit))

@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 
 from relaymesh.errors import Closed, DiskFloor, MeshError, PayloadTooLarge, StoreLagging
-from relaymesh.journal import Disk, Mirror, MirroredDisk, archive_behind, drop_archived, write_checkpoint
+from relaymesh.journal import Disk, Mirror, archive_behind, write_checkpoint
 from relaymesh.journal.bell import Bell
 from relaymesh.kernel.commands import Publish, PurgeDeadLetters, Send, Start, Stop, Tick
 from relaymesh.kernel.dedup import Seen
@@ -24,12 +24,13 @@ from relaymesh.kernel.state import topic_target
 from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
 from relaymesh.node.core import Core, JournalPort, NullJournal
 from relaymesh.node.disk import RealDisk
-from relaymesh.node.ids import IdMint, uuid7_ms
 from relaymesh.node.mirroring import mirror_of
 from relaymesh.node.opening import STORE_FILE, Opened, first_state, open_directory
 from relaymesh.node.projector import InlineProjector, Projector
+from relaymesh.node.retention import drop_old_segments
 from relaymesh.node.rng import Rng, system_rng
 from relaymesh.node.settings import MeshSettings
+from relaymesh.wire.ids import IdMint, uuid7_ms
 from relaymesh.wire.snapshot import encode_piece
 
 log = logging.getLogger("relaymesh.node")
@@ -284,10 +285,7 @@ class Node:
         finally:
             self.core.let_go(snapshot)
         archive_behind(disk, snapshot.sequence)
-        before_ns = self.time.wall_ns() - int(self.settings.archive_days * DAY_MS) * 1_000_000
-        drop_archived(disk, before_ns)
-        if isinstance(disk, MirroredDisk):  # it may have segments that the primary dropped while it was away
-            disk.on_mirror(lambda mirror: drop_archived(mirror, before_ns))
+        drop_old_segments(disk, self.settings, self.time.wall_ns())
         return snapshot.sequence
 
     @property

@@ -33,6 +33,10 @@ class MeshSettings:
     store_lag_max: events the store may be behind before sends are refused. Raising it costs memory.
     checkpoint_bytes: a checkpoint is taken after so many bytes of journal. Raising it makes recovery longer.
     archive_days: how long archived segments are kept. Must cover the dedup window of one day.
+    consumer_hold_days: how long archived segments are kept at most for a registered consumer (the pipeline)
+        that has not got them; from 80% on an alert is logged. Raising it costs disk space.
+    consumer_hold_bytes: how many bytes beyond `archive_days` are kept at most for such a consumer; the oldest
+        go first, with an alert. Raising it costs that much disk space.
     dead_letter_days: dead letters older than this are purged.
     mirror: a second directory, on another disk, that holds the same journal byte for byte. None keeps the one
         the data directory is noted to have, if any. Costs the same disk space again.
@@ -54,6 +58,8 @@ class MeshSettings:
     store_lag_max: int = 500_000
     checkpoint_bytes: int = 200_000_000
     archive_days: float = 7
+    consumer_hold_days: float = 30
+    consumer_hold_bytes: int = 20_000_000_000
     dead_letter_days: float = 30
     mirror: str | os.PathLike[str] | None = None
     mirror_mode: MirrorMode = "required"
@@ -74,6 +80,8 @@ class MeshSettings:
             "remembered_ids_max",
             "store_lag_max",
             "checkpoint_bytes",
+            "consumer_hold_days",
+            "consumer_hold_bytes",
             "dead_letter_days",
             "mirror_queue_bytes",
         ):

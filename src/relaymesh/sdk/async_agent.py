@@ -84,7 +84,7 @@ class AsyncAgent(AsyncInbox):
         """Send a batch, all or none: each a dict of `to`, `content` and any field of `send`."""
         mesh = self._mesh
         session = mesh._session
-        batch = Batch(self.address, messages, session.new_ids, mesh._limit)
+        batch = Batch(self.address, messages, session.new_ids, mesh._limit, mesh._names)
         return batch.receipts(await session.send(batch.groups, batch.minted, timeout))
 
     async def publish(self, topic: str, content: Any, **fields: Any) -> Receipt:
@@ -116,7 +116,7 @@ class AsyncAgent(AsyncInbox):
         item = {"to": to, "content": content, **reply, **fields}
         if delivery._settled:
             return (await self.send_many([item]))[0]
-        batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit)
+        batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit, mesh._names)
         try:
             receipts = batch.receipts(await mesh._session.settle(delivery._lease.token, batch.groups))
         except LeaseLost:

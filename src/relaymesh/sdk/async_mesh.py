@@ -1,4 +1,4 @@
-"""`AsyncMesh`: the embedded mesh for programs on an event loop. The twin of `Mesh`, awaited."""
+"""`AsyncMesh`: the mesh for programs on an event loop. The twin of `Mesh`, awaited."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack
 
+from relaymesh.client.settings import Transport
 from relaymesh.errors import Closed
-from relaymesh.kernel.address import agent_address, pattern_address, subscription_address, topic_address
-from relaymesh.node.async_local import AsyncLocalSession
 from relaymesh.node.clock import Clock
-from relaymesh.node.node import Node
-from relaymesh.node.settings import Durability, MeshSettings
-from relaymesh.node.stats import MeshStats
+from relaymesh.node.settings import Durability
 from relaymesh.sdk.async_agent import AsyncAgent, AsyncHandler, AsyncSubscription
 from relaymesh.sdk.async_pool import AsyncWorkerPool
 from relaymesh.sdk.compose import compose_all
@@ -24,19 +21,22 @@ from relaymesh.sdk.mesh import (
     HANDLERS_STOP_S,
     MESH_SENDER,
     NO_TABLE,
-    settings_of,
 )
+from relaymesh.sdk.names import Names
+from relaymesh.sdk.opening import open_async_session
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
 from relaymesh.sdk.outcome import FailureTable
-from relaymesh.sdk.place import data_directory
+from relaymesh.sdk.place import LocalPlace, Settings, place_of
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT
 from relaymesh.sdk.receipt import Receipt, receipts_of
 from relaymesh.sdk.renewal import AsyncRenewer
+from relaymesh.sdk.session import AsyncSession
 from relaymesh.wire.envelope import parse_priority
+from relaymesh.wire.stats import MeshStats
 
 
 class AsyncMesh:
-    """A mesh in this process, on an event loop.
+    """A mesh on an event loop: a directory, memory alone, or a node elsewhere; see `Mesh`.
 
     async with AsyncMesh("data") as mesh:
         planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
@@ -50,18 +50,21 @@ class AsyncMesh:
         path: str | os.PathLike[str] | None = None,
         durability: Durability | None = None,
         *,
-        settings: MeshSettings | None = None,
+        settings: Settings | None = None,
         workers: tuple[int, int] = (CORE_DEFAULT, MAX_DEFAULT),
         clock: Clock | None = None,
+        token: str | None = None,
+        transport: Transport | None = None,
     ) -> None:
         """Opened by `async with`, or `await mesh.open()`. `workers[1]` handlers run at most at once."""
-        self._settings = settings_of(settings, durability)
-        self._place = None if self._settings.durability == "memory" else data_directory(path)
+        self._place = place_of(
+            path, durability=durability, settings=settings, token=token, transport=transport
+        )
         self._clock = clock
         self._workers = workers
-        self._limit = self._settings.payload_bytes_max
+        self._names = Names()
         self._tables: dict[str, FailureTable] = {}
-        self._opened: AsyncLocalSession | None = None
+        self._opened: AsyncSession | None = None
         self._starting: list[asyncio.Task[None]] = []
         self._closed = False
 
@@ -70,28 +73,31 @@ class AsyncMesh:
         if self._closed:
             raise Closed("this mesh is closed")
         if self._opened is None:
-            node = await asyncio.to_thread(Node, self._place, self._settings, clock=self._clock)
-            self._opened = AsyncLocalSession(node)
-            self._renewer = AsyncRenewer(node.time.now)
+            session = self._opened = await open_async_session(self._place, self._clock)
+            self._limit = session.payload_bytes_max
+            self._names = Names(session.namespace)
+            self._renewer = AsyncRenewer(session)
             self._pool = AsyncWorkerPool(self._workers[1])
         return self
 
     @property
-    def _session(self) -> AsyncLocalSession:
+    def _session(self) -> AsyncSession:
         if self._opened is None:
             raise Closed("this mesh is not open", hint="use it in an async with block, or await mesh.open()")
         return self._opened
 
     @property
     def path(self) -> os.PathLike[str] | None:
-        """The data directory; None for a mesh in memory."""
-        return self._place
+        """The data directory; None for a mesh in memory, or elsewhere."""
+        if self._opened is not None:
+            return self._opened.path
+        return self._place.path if isinstance(self._place, LocalPlace) else None
 
     # -- mailboxes
 
     async def agent(self, name: str, **options: Unpack[MailboxOptions]) -> AsyncAgent:
         """The agent of this name; its mailbox is opened if need be. Options change its settings."""
-        address = agent_address(name)
+        address = self._names.agent(name)
         settings = None
         if options:
             settings, self._tables[address] = mailbox_settings(options)
@@ -100,14 +106,14 @@ class AsyncMesh:
 
     async def subscribe(self, topic: str, name: str, **options: Unpack[MailboxOptions]) -> AsyncSubscription:
         """A durable subscription to a topic or a pattern; see `Mesh.subscribe`."""
-        address = subscription_address(topic, name)
+        address = self._names.subscription(topic, name)
         settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
-        await self._session.subscribe(pattern_address(topic), address, settings)
+        await self._session.subscribe(self._names.pattern(topic), address, settings)
         return AsyncSubscription(self, address)
 
     async def unsubscribe(self, topic: str, name: str) -> int:
         """End a subscription; what it still held is dropped. Answers how many messages that were."""
-        return await self._session.unsubscribe(subscription_address(topic, name))
+        return await self._session.unsubscribe(self._names.subscription(topic, name))
 
     def on(
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
@@ -115,7 +121,9 @@ class AsyncMesh:
         """Decorator: subscribe, and run the function for every message, once the loop gets to it."""
 
         def register(handler: AsyncHandler) -> AsyncHandler:
-            subscription_address(topic, name or handler.__name__)  # a bad name, or setting, is said at once
+            self._names.subscription(
+                topic, name or handler.__name__
+            )  # a bad name, or setting, is said at once
             mailbox_settings(options)
 
             async def start() -> None:
@@ -161,11 +169,13 @@ class AsyncMesh:
         timeout: float | None = None,
     ) -> list[Receipt]:
         """Publish a batch on one topic, all or none: each a dict of `content` and any field of `send`."""
-        address = topic_address(topic)
+        address = self._names.topic(topic)
         if self._starting:
             await self._started()
-        origin = MESH_SENDER if sender is None else agent_address(sender, "sender")
-        envelopes, notes, minted = compose_all(origin, messages, self._session.new_ids, self._limit)
+        origin = MESH_SENDER if sender is None else self._names.agent(sender, "sender")
+        envelopes, notes, minted = compose_all(
+            origin, messages, self._session.new_ids, self._limit, self._names
+        )
         return receipts_of(await self._session.publish(address, envelopes, minted, timeout), notes)
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery], *, durable: bool = False) -> None:
@@ -190,7 +200,7 @@ class AsyncMesh:
     ) -> list[Redriven]:
         """Send dead letters back to where they died, or to agent `to`; see `Mesh.redrive`."""
         letters = choose(await self._session.dead_letters(), which, filters)
-        target = None if to is None else agent_address(to, "recipient")
+        target = None if to is None else self._names.agent(to, "recipient")
         sequences: list[int | None] = [None] * len(letters)
         if not dry_run and letters:
             change = editing(edit, self._session.new_ids, self._limit)
@@ -205,7 +215,7 @@ class AsyncMesh:
     async def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
         """Give pending messages of an agent another priority; all of them, or those with these ids."""
         chosen = None if ids is None else frozenset(ids)
-        return await self._session.reprioritise(agent_address(name), chosen, parse_priority(priority))
+        return await self._session.reprioritise(self._names.agent(name), chosen, parse_priority(priority))
 
     async def deliver_due(self) -> int:
         """Let delayed messages that are due arrive now. It happens by itself; this answers how many did."""
@@ -213,18 +223,18 @@ class AsyncMesh:
 
     async def force_deliver_delayed(self, name: str | None = None) -> int:
         """Deliver delayed messages at once: of one agent, or all. Answers how many."""
-        return await self._session.force_delayed(None if name is None else agent_address(name))
+        return await self._session.force_delayed(None if name is None else self._names.agent(name))
 
     async def delayed_count(self, name: str | None = None) -> int:
         """How many messages wait for their time: of one agent, or all."""
-        return (await self.stats()).delayed(None if name is None else agent_address(name))
+        return (await self.stats()).delayed(None if name is None else self._names.agent(name))
 
     async def stats(self) -> MeshStats:
         return await self._session.stats()
 
     async def checkpoint(self) -> int | None:
         """Write the whole state now, so that the next start need not replay. Happens by itself."""
-        return await asyncio.to_thread(self._session.node.checkpoint)
+        return await self._session.checkpoint()
 
     # -- the end
 
@@ -233,7 +243,7 @@ class AsyncMesh:
         if self._closed:
             return
         self._closed = True
-        if self._opened is not None and not self._opened.node.core.forked:
+        if self._opened is not None and not self._opened.forked:
             await asyncio.gather(*self._starting, return_exceptions=True)
             await self._pool.close(0.0 if force else HANDLERS_STOP_S)
             await self._renewer.close()

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import LeaseLost, MeshError
+from relaymesh.errors import LeaseLost, MeshError, Unreachable
 from relaymesh.sdk.delivery import AsyncDelivery
 from relaymesh.sdk.pool import runs_of
 
@@ -43,7 +43,7 @@ class AsyncWorkerPool:
         try:
             while True:
                 room = await _take_all(free)
-                leases = await mesh._session.receive(inbox.address, room, None)
+                leases = await mesh._session.pull(inbox.address, room)
                 for _ in range(room - len(leases)):
                     free.release()
                 deliveries = inbox._deliveries(leases)
@@ -110,7 +110,7 @@ async def _run_one(handler: Callable[[AsyncDelivery], Any], delivery: AsyncDeliv
                     await result
     except Exception as error:
         # The failure is recorded, logged and counted by the nack.
-        if delivery._mesh._session.node.core.failure is not None:
+        if delivery._mesh._session.failed:
             raise
-        if isinstance(error, LeaseLost):
+        if isinstance(error, (LeaseLost, Unreachable)):
             log.warning("%s", error)

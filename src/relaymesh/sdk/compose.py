@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from relaymesh.errors import InvalidEnvelope
-from relaymesh.kernel.address import agent_address
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt as KernelReceipt
+from relaymesh.sdk.names import Names
 from relaymesh.sdk.receipt import Receipt, receipts_of
 from relaymesh.wire.content import encode_content
 from relaymesh.wire.envelope import build_envelope, parse_delay
@@ -26,9 +26,17 @@ OPTIONS = frozenset(
 class Batch:
     """Checked messages on their way in, in the order they were given."""
 
-    __slots__ = ("_order", "groups", "minted", "notes")
+    __slots__ = ("_names", "_order", "groups", "minted", "notes")
 
-    def __init__(self, sender: str, items: Sequence[Mapping[str, Any]], new_ids: NewIds, limit: int) -> None:
+    def __init__(
+        self,
+        sender: str,
+        items: Sequence[Mapping[str, Any]],
+        new_ids: NewIds,
+        limit: int,
+        names: Names,
+    ) -> None:
+        self._names = names
         self.notes: dict[int, str] = {}
         self.minted = True
         by_recipient: dict[str, list[Envelope]] = {}
@@ -48,7 +56,7 @@ class Batch:
             else:
                 envelope = self._with_options(i, sender, item, ids[i], limit)
             if to is not last_to:
-                address = agent_address(to, "recipient")
+                address = names.agent(to, "recipient")
                 group = by_recipient.setdefault(address, [])
                 positions = order.setdefault(address, [])
                 last_to = to
@@ -62,7 +70,7 @@ class Batch:
     ) -> Envelope:
         content, options = checked_fields(i, item)
         options.pop("to")
-        envelope, note = compose(sender, content, new_id, limit, options)
+        envelope, note = compose(sender, content, new_id, limit, options, self._names)
         if note is not None:
             self.notes[i] = note
         self.minted = self.minted and envelope.id is new_id
@@ -94,18 +102,20 @@ def checked_fields(i: int, item: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
 
 
 def compose(
-    sender: str, content: Any, new_id: str, limit: int, options: Mapping[str, Any]
+    sender: str, content: Any, new_id: str, limit: int, options: Mapping[str, Any], names: Names
 ) -> tuple[Envelope, str | None]:
     """One envelope, and a note when its delay was not taken literally."""
     options = dict(options)
     given = options.pop("id", None)
+    if options.get("reply_to") is not None:
+        options["reply_to"] = names.agent(options["reply_to"], "reply_to")
     note = parse_delay(options["delay_ms"])[1] if "delay_ms" in options else None
     envelope = build_envelope(sender, content, id=new_id if given is None else given, limit=limit, **options)
     return envelope, note
 
 
 def compose_all(
-    sender: str, messages: Sequence[Mapping[str, Any]], new_ids: NewIds, limit: int
+    sender: str, messages: Sequence[Mapping[str, Any]], new_ids: NewIds, limit: int, names: Names
 ) -> tuple[list[Envelope], dict[int, str], bool]:
     """Envelopes for one topic, notes on odd delays by position, and whether all ids were made here."""
     ids = new_ids(len(messages))
@@ -116,7 +126,7 @@ def compose_all(
         content, options = checked_fields(i, message)
         if "to" in options:
             raise InvalidEnvelope(f"message {i} has a 'to': a topic's subscribers are its recipients")
-        envelope, note = compose(sender, content, ids[i], limit, options)
+        envelope, note = compose(sender, content, ids[i], limit, options, names)
         if note is not None:
             notes[i] = note
         minted = minted and envelope.id is ids[i]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.errors import InvalidEnvelope, InvalidSettings, NotFound
 from relaymesh.kernel import dead_letters
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.envelope import Envelope
@@ -207,8 +207,7 @@ def editing(
         return None
 
     def apply(envelope: Envelope) -> Envelope:
-        old = decode_content(envelope.content, envelope.encoding)
-        data, encoding = encode_content(edit(old) if callable(edit) else edit, limit)
+        data, encoding = encode_content(_edited(edit, envelope), limit)
         return msgspec.structs.replace(
             envelope,
             id=new_ids(1)[0],
@@ -218,6 +217,15 @@ def editing(
         )
 
     return apply
+
+
+def _edited(edit: Any, envelope: Envelope) -> Any:
+    if not callable(edit):
+        return edit
+    try:
+        return edit(decode_content(envelope.content, envelope.encoding))
+    except Exception as error:
+        raise InvalidEnvelope(f"editing {envelope.id!r} failed: {error!r}; nothing was redriven") from error
 
 
 def redriven(

@@ -1,4 +1,4 @@
-"""`Mesh`: the embedded mesh for ordinary, threaded programs."""
+"""`Mesh`: the mesh for ordinary, threaded programs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from relaymesh.errors import InvalidSettings
-from relaymesh.kernel.address import agent_address, pattern_address, subscription_address, topic_address
+from relaymesh.client.settings import Transport
 from relaymesh.node.clock import Clock
-from relaymesh.node.local import LocalSession
-from relaymesh.node.node import Node
-from relaymesh.node.settings import Durability, MeshSettings
-from relaymesh.node.stats import MeshStats
+from relaymesh.node.settings import Durability
 from relaymesh.sdk.agent import Agent, Handler, Subscription
 from relaymesh.sdk.compose import compose_all
 from relaymesh.sdk.delivery import Delivery, mark_settled
 from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, redriven, select
+from relaymesh.sdk.names import Names
+from relaymesh.sdk.opening import open_session
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
 from relaymesh.sdk.outcome import FailureTable
-from relaymesh.sdk.place import data_directory
+from relaymesh.sdk.place import Settings, place_of
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool
 from relaymesh.sdk.receipt import Receipt, receipts_of
 from relaymesh.sdk.renewal import Renewer
+from relaymesh.sdk.session import Session
 from relaymesh.wire.envelope import parse_priority
+from relaymesh.wire.stats import MeshStats
 
 MESH_SENDER = "default/mesh"
 """The sender of what is published in nobody's name."""
@@ -33,7 +33,7 @@ HANDLERS_STOP_S = 15.0
 
 
 class Mesh:
-    """A mesh in this process: a directory with a journal, or memory alone. Thread-safe.
+    """A mesh: a directory with a journal, memory alone, or a node elsewhere. Thread-safe.
 
         with Mesh("data") as mesh:
             planner, coder = mesh.agent("planner"), mesh.agent("coder")
@@ -41,7 +41,9 @@ class Mesh:
             with coder.receive(timeout=5) as delivery:
                 print(delivery.content)
 
-    Without a path: `RELAYMESH_HOME`, else `~/.relaymesh`. One process at a time may open a directory.
+    A path is a directory, or the URL of a node (`http://host:port`). Without one: `RELAYMESH_URL`, else
+    `RELAYMESH_HOME`, else `~/.relaymesh`. One process at a time may open a directory; if that one is
+    `relaymesh serve`, others with the same path use its node.
     """
 
     def __init__(
@@ -49,33 +51,39 @@ class Mesh:
         path: str | os.PathLike[str] | None = None,
         *,
         durability: Durability | None = None,
-        settings: MeshSettings | None = None,
+        settings: Settings | None = None,
         workers: tuple[int, int] = (CORE_DEFAULT, MAX_DEFAULT),
         clock: Clock | None = None,
+        token: str | None = None,
+        transport: Transport | None = None,
     ) -> None:
-        """`workers`: threads that run handlers, at first and at most."""
-        settings = settings_of(settings, durability)
-        place = None if settings.durability == "memory" else data_directory(path)
-        self._start(LocalSession(Node(place, settings, clock=clock)), workers)
+        """`workers`: threads that run handlers, at first and at most.
 
-    def _start(self, session: LocalSession, workers: tuple[int, int], *, inline: bool = False) -> None:
+        For a URL: `token` (else `RELAYMESH_TOKEN`), `transport` (`websocket`, or `http`), and as
+        `settings` a `RemoteSettings`.
+        """
+        place = place_of(path, durability=durability, settings=settings, token=token, transport=transport)
+        self._start(open_session(place, clock), workers)
+
+    def _start(self, session: Session, workers: tuple[int, int], *, inline: bool = False) -> None:
         self._session = session
-        self._limit = session.node.settings.payload_bytes_max
+        self._limit = session.payload_bytes_max
+        self._names = Names(session.namespace)
         self._tables: dict[str, FailureTable] = {}
-        self._renewer = Renewer(session.node.time.now)
+        self._renewer = Renewer(session)
         self._pool = WorkerPool(self, *workers, inline=inline)
         self._closed = threading.Event()
 
     @property
     def path(self) -> os.PathLike[str] | None:
-        """The data directory; None for a mesh in memory."""
-        return self._session.node.path
+        """The data directory; None for a mesh in memory, or elsewhere."""
+        return self._session.path
 
     # -- mailboxes
 
     def agent(self, name: str, **options: Unpack[MailboxOptions]) -> Agent:
         """The agent of this name; its mailbox is opened if need be. Options change its settings."""
-        address = agent_address(name)
+        address = self._names.agent(name)
         settings = None
         if options:
             settings, self._tables[address] = mailbox_settings(options)
@@ -88,14 +96,14 @@ class Mesh:
         It gets what is published from now on, in order, whether or not anybody receives; several
         receivers share it. `ordered=True` hands out one message at a time.
         """
-        address = subscription_address(topic, name)
+        address = self._names.subscription(topic, name)
         settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
-        self._session.subscribe(pattern_address(topic), address, settings)
+        self._session.subscribe(self._names.pattern(topic), address, settings)
         return Subscription(self, address)
 
     def unsubscribe(self, topic: str, name: str) -> int:
         """End a subscription; what it still held is dropped. Answers how many messages that were."""
-        return self._session.unsubscribe(subscription_address(topic, name))
+        return self._session.unsubscribe(self._names.subscription(topic, name))
 
     def on(
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
@@ -137,9 +145,11 @@ class Mesh:
         timeout: float | None = None,
     ) -> list[Receipt]:
         """Publish a batch on one topic, all or none: each a dict of `content` and any field of `send`."""
-        address = topic_address(topic)
-        origin = MESH_SENDER if sender is None else agent_address(sender, "sender")
-        envelopes, notes, minted = compose_all(origin, messages, self._session.new_ids, self._limit)
+        address = self._names.topic(topic)
+        origin = MESH_SENDER if sender is None else self._names.agent(sender, "sender")
+        envelopes, notes, minted = compose_all(
+            origin, messages, self._session.new_ids, self._limit, self._names
+        )
         return receipts_of(self._session.publish(address, envelopes, minted, timeout), notes)
 
     def ack_many(self, deliveries: Sequence[Delivery], *, durable: bool = False) -> None:
@@ -170,7 +180,7 @@ class Mesh:
         from content to content, or the new content; an edited message gets a new id and names its origin.
         """
         letters = choose(self._session.dead_letters(), which, filters)
-        target = None if to is None else agent_address(to, "recipient")
+        target = None if to is None else self._names.agent(to, "recipient")
         sequences: list[int | None] = [None] * len(letters)
         if not dry_run and letters:
             change = editing(edit, self._session.new_ids, self._limit)
@@ -185,7 +195,7 @@ class Mesh:
     def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
         """Give pending messages of an agent another priority; all of them, or those with these ids."""
         chosen = None if ids is None else frozenset(ids)
-        return self._session.reprioritise(agent_address(name), chosen, parse_priority(priority))
+        return self._session.reprioritise(self._names.agent(name), chosen, parse_priority(priority))
 
     def deliver_due(self) -> int:
         """Let delayed messages that are due arrive now. It happens by itself; this answers how many did."""
@@ -193,11 +203,11 @@ class Mesh:
 
     def force_deliver_delayed(self, name: str | None = None) -> int:
         """Deliver delayed messages at once: of one agent, or all. Answers how many."""
-        return self._session.force_delayed(None if name is None else agent_address(name))
+        return self._session.force_delayed(None if name is None else self._names.agent(name))
 
     def delayed_count(self, name: str | None = None) -> int:
         """How many messages wait for their time: of one agent, or all."""
-        return self.stats().delayed(None if name is None else agent_address(name))
+        return self.stats().delayed(None if name is None else self._names.agent(name))
 
     def stats(self) -> MeshStats:
         """Counts of every mailbox and of the whole. Answers also when the disk does not."""
@@ -205,7 +215,7 @@ class Mesh:
 
     def checkpoint(self) -> int | None:
         """Write the whole state now, so that the next start need not replay. Happens by itself."""
-        return self._session.node.checkpoint()
+        return self._session.checkpoint()
 
     # -- the end
 
@@ -221,7 +231,7 @@ class Mesh:
         if self._closed.is_set():
             return
         self._closed.set()
-        if self._session.node.core.forked:
+        if self._session.forked:
             return  # everything here is the parent's
         self._pool.close(0.0 if force else HANDLERS_STOP_S)
         self._renewer.close()
@@ -237,14 +247,3 @@ class Mesh:
 
 
 NO_TABLE = FailureTable()
-
-
-def settings_of(settings: MeshSettings | None, durability: Durability | None) -> MeshSettings:
-    if settings is None:
-        return MeshSettings(durability=durability or "synced")
-    if durability is not None and durability != settings.durability:
-        raise InvalidSettings(
-            f"durability is {durability!r} and settings.durability is {settings.durability!r}",
-            hint="give it once",
-        )
-    return settings

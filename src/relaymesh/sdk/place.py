@@ -1,22 +1,102 @@
-"""Where a mesh lives when nobody says: `RELAYMESH_URL`, else `RELAYMESH_HOME`, else a folder at home."""
+"""Where a mesh lives: a URL, a directory, or memory; and when nobody says.
+
+Without a path: `RELAYMESH_URL`, else `RELAYMESH_HOME`, else a folder at home.
+"""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
+from relaymesh.client.discovery import Find
+from relaymesh.client.settings import RemoteSettings, Transport
 from relaymesh.errors import InvalidSettings
+from relaymesh.node.settings import Durability, MeshSettings
+
+Settings = MeshSettings | RemoteSettings
+URL_SCHEMES = ("http://", "https://")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemotePlace:
+    """A node that is asked over the network."""
+
+    url: str
+    token: str | None
+    transport: Transport
+    settings: RemoteSettings
+    find: Find | None = None
+    """Where it is now, for a node that was found by its directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalPlace:
+    """A directory that this process opens, or memory (no path).
+
+    `plain`: nothing was asked for that only an embedded mesh can do, so that a node which runs on the
+    directory already may be asked in its place.
+    """
+
+    path: Path | None
+    settings: MeshSettings
+    plain: bool
+
+
+def place_of(
+    path: str | os.PathLike[str] | None,
+    *,
+    durability: Durability | None,
+    settings: Settings | None,
+    token: str | None,
+    transport: Transport | None,
+) -> RemotePlace | LocalPlace:
+    """What the arguments of a mesh mean. Settings that do not fit the place are refused."""
+    embedded = durability is not None or isinstance(settings, MeshSettings)
+    in_memory = "memory" in (durability, getattr(settings, "durability", None))
+    given = os.environ.get("RELAYMESH_URL") if path is None else os.fspath(path)
+    if given and given.startswith(URL_SCHEMES) and not (path is None and in_memory):
+        if embedded:
+            raise InvalidSettings(
+                f"durability and MeshSettings are for a directory, and {given} is a remote mesh",
+                hint="its node has them: see relaymesh serve; RemoteSettings are for this end",
+            )
+        remote = settings if isinstance(settings, RemoteSettings) else RemoteSettings()
+        token = token or os.environ.get("RELAYMESH_TOKEN") or None
+        return RemotePlace(
+            url=given.rstrip("/"), token=token, transport=transport or "websocket", settings=remote
+        )
+    if token is not None or transport is not None or isinstance(settings, RemoteSettings):
+        raise InvalidSettings(
+            "token, transport and RemoteSettings are for a remote mesh, and this is a directory",
+            hint="pass a URL (http://host:port), or set RELAYMESH_URL",
+        )
+    chosen = settings_of(settings, durability)
+    if chosen.durability == "memory":
+        return LocalPlace(path=None, settings=chosen, plain=False)
+    return LocalPlace(path=data_directory(path), settings=chosen, plain=not embedded)
 
 
 def data_directory(path: str | os.PathLike[str] | None) -> Path:
-    """The directory to open. A URL is refused with a plain word: this version opens directories."""
+    """The directory that is meant, for whoever needs one. A URL is refused."""
     place = os.environ.get("RELAYMESH_URL") if path is None else os.fspath(path)
-    if place and place.startswith(("http://", "https://")):
+    if place and place.startswith(URL_SCHEMES):
         raise InvalidSettings(
-            f"{place} is a remote mesh, and this version opens directories only",
+            f"{place} is a remote mesh, and this needs a directory",
             hint="unset RELAYMESH_URL, or pass a directory",
         )
     if place:
         return Path(place).expanduser()
     home = os.environ.get("RELAYMESH_HOME")
     return Path(home).expanduser() if home else Path.home() / ".relaymesh"
+
+
+def settings_of(settings: MeshSettings | None, durability: Durability | None) -> MeshSettings:
+    if settings is None:
+        return MeshSettings(durability=durability or "synced")
+    if durability is not None and durability != settings.durability:
+        raise InvalidSettings(
+            f"durability is {durability!r} and settings.durability is {settings.durability!r}",
+            hint="give it once",
+        )
+    return settings

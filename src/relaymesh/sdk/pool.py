@@ -11,17 +11,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import os
 import queue
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from relaymesh.errors import LeaseLost, MeshError
-from relaymesh.kernel.commands import Forgo, Receive
-from relaymesh.node.core import Receiver
+from relaymesh.errors import LeaseLost, MeshError, Unreachable
+from relaymesh.kernel.entry import Lease
 from relaymesh.sdk.agent import Handler, Inbox
 from relaymesh.sdk.delivery import AsyncDelivery, Delivery
+from relaymesh.sdk.session import Arrival, Pull
 
 if TYPE_CHECKING:
     from relaymesh.sdk.mesh import Mesh
@@ -36,23 +37,21 @@ IDLE_S = 10.0
 class Route:
     """One handler and what it has in hand."""
 
-    def __init__(self, inbox: Inbox, handler: Handler) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        handler: Handler,
+        arrived: Callable[[Route, list[Lease], MeshError | None], None],
+    ) -> None:
         self.inbox = inbox
         self.handler = handler
         self.in_hand = 0
-        self.pulling: _Pull | None = None
+        self.asking = False
+        """A receive of it is outstanding, or just being asked for."""
+        self.pull: Pull | None = None
+        self.arrived: Arrival = partial(arrived, self)
         self.waits = False
         """It was refused a pull for want of workers, and asks again when one is free."""
-
-
-class _Pull(Receiver, eq=False, kw_only=True):
-    """A receive whose deliveries go to the pool's queue."""
-
-    pool: Any = None
-    route: Any = None
-
-    def release(self, error: MeshError | None) -> None:
-        self.pool._arrived(self.route, self, error)
 
 
 class WorkerPool:
@@ -76,7 +75,7 @@ class WorkerPool:
 
     def serve(self, inbox: Inbox, handler: Handler) -> None:
         """Run the handler for everything the inbox gets, until the mesh closes."""
-        route = Route(inbox, handler)
+        route = Route(inbox, handler, self._arrived)
         self._routes.append(route)
         self._pull(route)
 
@@ -85,34 +84,32 @@ class WorkerPool:
     def _pull(self, route: Route) -> None:
         """Ask for what the route may still take. A route that has nothing in hand may always take one."""
         with self._lock:
-            room = 0 if self._closing or route.pulling is not None else self._room_for(route)
-            route.waits = room == 0 and route.pulling is None
+            room = 0 if self._closing or route.asking else self._room_for(route)
+            route.waits = room == 0 and not route.asking
             if room == 0:
                 return
-            pull = _Pull(f"process-{os.getpid()}", room, pool=self, route=route)
-            route.pulling = pull
-        core = self._mesh._session.node.core
-        core.commit(core.submit(Receive(route.inbox.address, pull)))
+            route.asking = True
+        route.pull = self._mesh._session.pull(route.inbox.address, room, route.arrived)
 
     def _room_for(self, route: Route) -> int:
         """One worker is kept for every route, so that one whose handler hangs does not stop the others."""
         if len(self._routes) == 1:
             return self._max - route.in_hand
-        taken = sum([max(1, each.in_hand + (each.pulling is not None)) for each in self._routes])
+        taken = sum([max(1, each.in_hand + each.asking) for each in self._routes])
         return 1 if route.in_hand == 0 or taken < self._most else 0
 
     @property
     def _most(self) -> int:
         return max(self._max, len(self._routes))
 
-    def _arrived(self, route: Route, pull: _Pull, error: MeshError | None) -> None:
+    def _arrived(self, route: Route, leases: list[Lease], error: MeshError | None) -> None:
         """Called by whoever committed the grant: only queue, never work. What is queued is renewed."""
         with self._lock:
-            route.pulling = None
-            route.in_hand += len(pull.leases)
+            route.asking = False
+            route.in_hand += len(leases)
         if error is not None or self._closing:
             return
-        deliveries = route.inbox._deliveries(pull.leases)
+        deliveries = route.inbox._deliveries(leases)
         for delivery in deliveries:
             if not delivery.settled:
                 self._mesh._renewer.add(delivery)
@@ -192,20 +189,18 @@ class WorkerPool:
                     asyncio.run(_finish(result))
         except Exception as error:
             # The failure is recorded, logged and counted by the nack.
-            if self._mesh._session.node.core.failure is not None:
+            if self._mesh._session.failed:
                 raise
-            if isinstance(error, LeaseLost):
+            if isinstance(error, (LeaseLost, Unreachable)):
                 log.warning("%s", error)
 
     def close(self, timeout: float) -> None:
         """Take no more; let handlers that run finish within the time."""
         self._closing = True
-        core = self._mesh._session.node.core
         for route in self._routes:
-            pull = route.pulling
-            if pull is not None:
+            if route.asking and route.pull is not None:
                 try:
-                    core.submit(Forgo(route.inbox.address, pull))
+                    route.pull.forgo()
                 except MeshError:
                     break
         while not self._jobs.empty():

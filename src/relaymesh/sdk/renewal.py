@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from relaymesh.errors import LeaseLost, MeshError
+from relaymesh.errors import MeshError
 from relaymesh.sdk.delivery import AsyncDelivery, Delivery
+from relaymesh.sdk.session import AsyncSession, Session
 
 log = logging.getLogger("relaymesh.sdk")
 
@@ -60,12 +61,24 @@ class _Renewing:
         self.discard(delivery)
         log.warning("the lease of %s was lost while it was worked on", delivery.id)
 
+    def _renewed(self, held: list[_Held], deadlines: Sequence[int | None]) -> None:
+        for each, deadline in zip(held, deadlines, strict=True):
+            if deadline is not None:
+                each.delivery._lease.deadline = deadline
+            elif not each.delivery._settled:  # or it was settled while its renewal was on the way
+                self._lose(each.delivery)
+
+
+def _asked(held: list[_Held]) -> list[tuple[int, int]]:
+    return [(each.delivery._lease.token, each.length_ms) for each in held]
+
 
 class Renewer(_Renewing):
     """Renews in a thread that starts with the first delivery."""
 
-    def __init__(self, now: Callable[[], int]) -> None:
-        super().__init__(now)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.now)
+        self._session = session
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._starting = threading.Lock()
@@ -79,18 +92,18 @@ class Renewer(_Renewing):
                     self._thread.start()
 
     def renew(self) -> None:
-        for held in self.due():
-            try:
-                held.delivery.extend(held.length_ms)
-            except LeaseLost:
-                self._lose(held.delivery)
+        held = self.due()
+        if held:
+            self._renewed(held, self._session.extend_all(_asked(held)))
 
     def _run(self) -> None:
         while not self._stopping.wait(self.pause_s()):
             try:
                 self.renew()
-            except MeshError:
-                return
+            except MeshError as error:
+                if not error.retryable:
+                    return
+                log.warning("leases could not be renewed, and are tried again: %s", error)
 
     def close(self) -> None:
         self._stopping.set()
@@ -100,8 +113,9 @@ class Renewer(_Renewing):
 class AsyncRenewer(_Renewing):
     """Renews in a task that starts with the first delivery."""
 
-    def __init__(self, now: Callable[[], int]) -> None:
-        super().__init__(now)
+    def __init__(self, session: AsyncSession) -> None:
+        super().__init__(session.now)
+        self._session = session
         self._task: asyncio.Task[None] | None = None
 
     def add(self, delivery: AsyncDelivery) -> None:
@@ -110,19 +124,19 @@ class AsyncRenewer(_Renewing):
             self._task = asyncio.get_running_loop().create_task(self._run(), name="relaymesh-renewal")
 
     async def renew(self) -> None:
-        for held in self.due():
-            try:
-                await held.delivery.extend(held.length_ms)
-            except LeaseLost:
-                self._lose(held.delivery)
+        held = self.due()
+        if held:
+            self._renewed(held, await self._session.extend_all(_asked(held)))
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self.pause_s())
             try:
                 await self.renew()
-            except MeshError:
-                return
+            except MeshError as error:
+                if not error.retryable:
+                    return
+                log.warning("leases could not be renewed, and are tried again: %s", error)
 
     async def close(self) -> None:
         if self._task is not None:

@@ -10,7 +10,7 @@ are written last, so the attempts that a dead letter states are the ones that st
 
 Not projected: `Granted` (leases live in the kernel; an attempt is counted when it ends), `Completed`
 (the ack it leads to is projected), and what only the kernel needs to know of mailboxes,
-subscriptions and epochs.
+subscriptions, agents and epochs.
 """
 
 from __future__ import annotations

@@ -91,6 +91,12 @@ class Views:
         rows = self._rows(QUERIES["letters"].replace("{columns}", _LETTER_COLUMNS), (mailbox, status, limit))
         return [LetterRow(*row) for row in rows]
 
+    def dead_letters_of(self, row: MessageRow) -> list[LetterRow]:
+        """The dead letters of a message in its mailbox, redriven ones too."""
+        bindings = (row.namespace, row.mailbox, row.msg_id)
+        rows = self._rows(QUERIES["letters_of"].replace("{columns}", _LETTER_COLUMNS), bindings)
+        return [LetterRow(*each) for each in rows]
+
     def close(self) -> None:
         with self._lock:
             self._connection.close()

@@ -14,7 +14,8 @@ from relaymesh.node.local import LocalSession
 from relaymesh.node.node import Node
 from relaymesh.node.settings import Durability, MeshSettings
 from relaymesh.sdk.delivery import Delivery
-from relaymesh.sdk.mesh import Mesh, settings_of
+from relaymesh.sdk.mesh import Mesh
+from relaymesh.sdk.place import settings_of
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT
 from relaymesh.sdk.renewal import RENEW_BELOW, Renewer
 from relaymesh.testing.clock import NS, ManualClock
@@ -60,8 +61,9 @@ class ManualMesh(Mesh):
             disk=disk,
             background=False,
         )
-        self._start(LocalSession(self._node), workers, inline=True)
-        self._renewing = _InlineRenewer(self._node.time.now)
+        session = LocalSession(self._node)
+        self._start(session, workers, inline=True)
+        self._renewing = _InlineRenewer(session)
         self._renewer = self._renewing
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import msgspec
@@ -19,6 +20,10 @@ from relaymesh.kernel.envelope import Encoding
 PAYLOAD_BYTES_MAX = 10_485_760
 DEPTH_MAX = 64
 
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -27,7 +32,7 @@ def encode_content(content: Any, limit: int = PAYLOAD_BYTES_MAX) -> tuple[bytes,
     """The bytes of a Python value and how they are encoded."""
     if isinstance(content, (bytes, bytearray, memoryview)):
         data = bytes(content)
-        _check_size(data, limit)
+        check_size(data, limit)
         return data, Encoding.BYTES
     try:
         data = _encode(content)
@@ -41,20 +46,29 @@ def encode_content(content: Any, limit: int = PAYLOAD_BYTES_MAX) -> tuple[bytes,
     # The encoder writes NaN and infinities as null, and counts no depth: look closer where either can be.
     if not _is_flat(content) and (b"null" in data or data.count(b"[") + data.count(b"{") > DEPTH_MAX):
         _check_value(content, DEPTH_MAX)
-    _check_size(data, limit)
+    check_size(data, limit)
     return data, Encoding.JSON
 
 
 def check_json(data: bytes, limit: int = PAYLOAD_BYTES_MAX) -> bytes:
     """JSON text from outside, kept byte for byte if it is sound."""
-    _check_size(data, limit)
-    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(data) > DEPTH_MAX:
-        raise InvalidEnvelope(f"content is nested deeper than {DEPTH_MAX} levels")
+    if len(data) > limit:
+        check_size(data, limit)
+    return check_sound(data)
+
+
+def check_sound(data: bytes, *, what: str = "content", depth: int = DEPTH_MAX) -> bytes:
+    """The same for text of any size; `what` it is called in the error."""
     try:
-        _decode(data)
-        json.loads(data, object_pairs_hook=_distinct, parse_constant=_no_constant)
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise InvalidEnvelope(f"content is not sound JSON: {error}") from None
+        value = _decode(data)
+        if data.count(b"[") + data.count(b"{") > depth and _is_deep(data, depth):
+            raise RecursionError
+        if not _keys_seen_distinct(data, value):
+            json.loads(data, object_pairs_hook=_distinct, parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidEnvelope(f"{what} is nested deeper than {depth} levels") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+        raise InvalidEnvelope(f"{what} is not sound JSON: {error}") from None
     return data
 
 
@@ -78,9 +92,10 @@ def _is_flat(content: Any) -> bool:
     return True
 
 
-def _check_size(data: bytes, limit: int) -> None:
+def check_size(data: bytes, limit: int) -> bytes:
     if len(data) > limit:
         raise PayloadTooLarge(f"content has {len(data)} bytes; the limit is {limit}")
+    return data
 
 
 def _check_value(value: Any, depth: int) -> None:
@@ -98,26 +113,34 @@ def _check_value(value: Any, depth: int) -> None:
         _check_value(msgspec.to_builtins(value), depth)
 
 
-def _depth(data: bytes) -> int:
-    """How deep the brackets go, strings left aside. Sound even where the JSON is not."""
-    depth = deepest = 0
-    in_string = escaped = False
-    for byte in data:
-        if in_string:
-            if escaped:
-                escaped = False
-            elif byte == 0x5C:
-                escaped = True
-            elif byte == 0x22:
-                in_string = False
-        elif byte == 0x22:
-            in_string = True
-        elif byte in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte in b"]}":
-            depth -= 1
-    return deepest
+def _is_deep(data: bytes, depth: int) -> bool:
+    """Whether the brackets of sound JSON go deeper than allowed: peels one level at a time."""
+    brackets = _STRING.sub(b"", data).translate(_ONE_KIND, _NO_BRACKETS)
+    for _ in range(depth):
+        brackets = brackets.replace(b"[]", b"")
+        if not brackets:
+            return False
+    return True
+
+
+def _keys_seen_distinct(data: bytes, value: Any) -> bool:
+    """Whether it is plain that no object in `data`, which decoded to `value`, has a key twice.
+
+    A decoder that meets a key again forgets the pair before. So data that encodes to itself has no such
+    key; and where only spaces and escapes differ, the value encoded anew has fewer colons than the data,
+    because every key is followed by one. (A colon in a string may be written as an escape: those count
+    too.) A wrong no costs time only; a yes is a proof.
+    """
+    try:
+        again = _encode(value)
+    except OverflowError:  # an integer of more than 64 bits, which the decoder knows and the encoder does not
+        return False
+    if again == data:
+        return True
+    colons = data.count(b":")
+    if b"\\" in data:
+        colons += data.count(b"\\u003a") + data.count(b"\\u003A")
+    return again.count(b":") == colons
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> None:

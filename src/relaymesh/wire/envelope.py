@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from relaymesh.errors import InvalidEnvelope
+from msgspec.structs import astuple
+
+from relaymesh.errors import InvalidEnvelope, PayloadTooLarge
 from relaymesh.kernel.address import agent_address
 from relaymesh.kernel.envelope import (
     CONTROL_TYPES,
@@ -22,6 +24,7 @@ from relaymesh.kernel.envelope import (
     Encoding,
     Envelope,
 )
+from relaymesh.kernel.moment import iso
 from relaymesh.wire.content import PAYLOAD_BYTES_MAX, check_json, decode_content, encode_content
 
 ID_LENGTH_MAX = 128
@@ -61,7 +64,7 @@ def build_envelope(
         encoding=encoding,
         type=_check_type(type),
         priority=parse_priority(priority, type),
-        ttl_ms=_ttl_ms(ttl),
+        ttl_ms=parse_ttl(ttl),
         delay_ms=parse_delay(delay_ms)[0],
         task=_optional_text(task, "task"),
         key=_optional_text(key, "key"),
@@ -74,6 +77,43 @@ def build_envelope(
         extra=None if extra is None else _extra(extra, limit),
         origin=origin,
     )
+
+
+def check_envelope(envelope: Envelope, limit: int = PAYLOAD_BYTES_MAX) -> None:
+    """Raise unless this envelope of a stranger is one that `build_envelope` could have made.
+
+    Its fields have the right types already: a decoder saw to that.
+    """
+    check_id(envelope.id)
+    if envelope.encoding == 0:
+        check_json(envelope.content, limit)
+    elif envelope.encoding != 1:
+        raise InvalidEnvelope(f"encoding must be 0 (JSON) or 1 (bytes), not {envelope.encoding}")
+    elif len(envelope.content) > limit:
+        raise PayloadTooLarge(f"content has {len(envelope.content)} bytes; the limit is {limit}")
+    if astuple(envelope)[_OPTIONS] != _NO_OPTIONS:  # most messages say nothing but their content
+        _check_options(envelope, limit)
+
+
+_OPTIONS = slice(Envelope.__struct_fields__.index("type"), None)
+_NO_OPTIONS = astuple(Envelope("", "", b""))[_OPTIONS]
+
+
+def _check_options(envelope: Envelope, limit: int) -> None:
+    _check_type(envelope.type)
+    parse_priority(envelope.priority)
+    for field in ("ttl_ms", "delay_ms", "timestamp_ms"):
+        value = getattr(envelope, field)
+        if value is not None and not 0 <= value <= DELAY_MS_MAX:
+            raise InvalidEnvelope(f"{field} must lie between 0 and {DELAY_MS_MAX}, not {value}")
+    for field in ("task", "key", "correlation_id", "trace", "origin"):
+        _optional_text(getattr(envelope, field), field)
+    if envelope.reply_to is not None:
+        agent_address(envelope.reply_to, "reply_to")
+    _tags(envelope.tags)
+    _retries(envelope.max_retries)
+    if envelope.extra is not None and check_json(envelope.extra, limit).lstrip()[:1] != b"{":
+        raise InvalidEnvelope("extra must be a JSON object")
 
 
 def shown(value: object) -> str:
@@ -134,10 +174,11 @@ def parse_delay(delay_ms: Any) -> tuple[int, str | None]:
     return math.ceil(delay_ms), None
 
 
-def _ttl_ms(ttl: Any) -> int:
+def parse_ttl(ttl: Any) -> int:
+    """Milliseconds of a time to live in seconds; 0 is for ever."""
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 <= ttl < math.inf:
         raise InvalidEnvelope(f"ttl must be seconds, 0 for never, not {shown(ttl)}")
-    return min(math.ceil(ttl * 1000), DELAY_MS_MAX)
+    return math.ceil(ttl * 1000) if ttl < DELAY_MS_MAX / 1000 else DELAY_MS_MAX
 
 
 def _retries(max_retries: Any) -> int | None:
@@ -149,10 +190,11 @@ def _retries(max_retries: Any) -> int | None:
 
 
 def _optional_text(value: Any, field: str) -> str | None:
-    return None if value is None else _text(value, field)
+    return None if value is None else check_text(value, field)
 
 
-def _text(value: Any, field: str) -> str:
+def check_text(value: Any, field: str) -> str:
+    """A name or a tag: 1 to 512 printable characters."""
     if not isinstance(value, str) or not 1 <= len(value) <= 512:
         raise InvalidEnvelope(f"{field} must be a string of 1 to 512 characters, not {shown(value)}")
     if not value.isprintable():
@@ -166,7 +208,7 @@ def _tags(tags: Iterable[str]) -> tuple[str, ...]:
     if isinstance(tags, str):
         raise InvalidEnvelope(f"tags must be a list of strings, not the string {tags!r:.80}")
     try:
-        checked = tuple(_text(tag, "tag") for tag in tags)
+        checked = tuple(check_text(tag, "tag") for tag in tags)
     except TypeError:
         raise InvalidEnvelope(f"tags must be a list of strings, not {shown(tags)}") from None
     if len(checked) > TAGS_MAX:
@@ -186,11 +228,6 @@ def _extra(extra: Any, limit: int) -> bytes:
 # -- to JSON, for people and other programs ---------------------------------------------------
 
 
-def iso(ms: int) -> str:
-    """ISO 8601 in UTC with milliseconds; times beyond year 9999 are shown as its end."""
-    return when(ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def when(ms: int) -> datetime:
     """The time as a `datetime`; beyond year 9999 its last moment."""
     try:
@@ -200,7 +237,10 @@ def when(ms: int) -> datetime:
 
 
 def envelope_json(envelope: Envelope, to: str, accepted_at: int, retry_count: int = 0) -> dict[str, Any]:
-    """The envelope under its protocol names."""
+    """The envelope under its protocol names, for people: bytes are left to whoever prints them.
+
+    `wire.protocol.message_json` is the same as JSON text.
+    """
     metadata: dict[str, Any] = {
         "correlationId": envelope.correlation_id,
         "ttl": envelope.ttl_ms / 1000,
@@ -214,6 +254,7 @@ def envelope_json(envelope: Envelope, to: str, accepted_at: int, retry_count: in
         "delayMs": envelope.delay_ms,
         "traceparent": envelope.trace,
         "originId": envelope.origin,
+        "contentEncoding": "base64" if envelope.encoding == Encoding.BYTES else None,
     }
     content = decode_content(envelope.content, envelope.encoding)
     fields: dict[str, Any] = {
@@ -221,23 +262,29 @@ def envelope_json(envelope: Envelope, to: str, accepted_at: int, retry_count: in
         "from": envelope.sender,
         "to": to,
         "type": envelope.type,
-        "content": {"base64": content} if envelope.encoding == Encoding.BYTES else content,
+        "content": content,
         "timestamp": iso(envelope.timestamp_ms or accepted_at),
         "priority": envelope.priority,
         "metadata": {name: value for name, value in metadata.items() if value not in (None, [])},
     }
-    if envelope.extra is not None:
-        return {**decode_content(envelope.extra, Encoding.JSON), **fields}
-    return fields
+    if envelope.extra is None:
+        return fields
+    unknown = decode_content(envelope.extra, Encoding.JSON)
+    if isinstance(unknown.get("metadata"), dict):
+        fields["metadata"] = {**unknown["metadata"], **fields["metadata"]}
+    return {**unknown, **fields}
 
 
 __all__ = [
     "build_envelope",
+    "check_envelope",
     "check_id",
     "check_json",
+    "check_text",
     "envelope_json",
     "iso",
     "parse_delay",
     "parse_priority",
+    "parse_ttl",
     "when",
 ]

@@ -128,3 +128,8 @@ SELECT state, count(*) FROM messages WHERE mailbox = coalesce(?1, mailbox) GROUP
 SELECT {columns} FROM dead_letter_queue
 WHERE mailbox = coalesce(?1, mailbox) AND status = coalesce(?2, status)
 ORDER BY dead_sequence DESC LIMIT ?3
+
+-- name: letters_of
+SELECT {columns} FROM dead_letter_queue
+WHERE namespace = ?1 AND mailbox = ?2 AND message_id = ?3
+ORDER BY dead_sequence

@@ -118,6 +118,7 @@ def durable(state: State) -> dict[str, Any]:
         "epoch": (state.epoch, state.partition, state.next_token),
         "unrouted": state.unrouted,
         "subscriptions": list(state.subscriptions),
+        "agents": dict(state.agents),
         "mailboxes": {address: _mailbox(box) for address, box in state.mailboxes.items()},
         "letters": [msgspec.to_builtins(letter) for letter in state.letters],
     }

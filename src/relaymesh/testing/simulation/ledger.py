@@ -130,6 +130,7 @@ class Ledger:
             14: self._reprioritised,
             15: self._forced,
             16: self._completed,
+            128: self._registered,
         }
 
     def read(self, first_sequence: int, records: Iterable[list[Any]]) -> None:
@@ -164,6 +165,11 @@ class Ledger:
             for entry in box.unsettled.values():
                 if entry.token and not entry.remote and entry.token >> EPOCH_SHIFT < self.epoch:
                     raise Violation("restart_voids", f"{entry} is still leased to {entry.holder}")
+
+    def _registered(self, _at: int, record: list[Any]) -> None:
+        """An agent joined: its mailbox is there."""
+        if record[3] not in self.boxes:
+            raise Violation("registered_has_mailbox", f"{record[3]} is registered and has no mailbox")
 
     # -- places -------------------------------------------------------------------------------
 

@@ -401,16 +401,7 @@ def _tokens(books: Books, standing: Standing) -> Iterator[str]:
     yield from (
         f"token {_shown(token)} was given {count} times" for token, count in tokens.items() if count > 1
     )
-    runs: dict[int, list[Token]] = defaultdict(list)
-    for found in books.deliveries.values():
-        for each in found:
-            runs[each.run].append(each.token)
-    highest = standing.token
-    for run in sorted(runs):
-        lowest = min(runs[run])
-        if lowest <= highest:
-            yield f"run {run} was given token {_shown(lowest)}, after {_shown(highest)} in an earlier run"
-        highest = max(highest, *runs[run])
+    yield from _tokens_going_back(books, standing)
     owners: dict[int, str] = {}
     for id, receipts in books.receipts.items():
         sequence = receipts[0].sequence
@@ -418,6 +409,21 @@ def _tokens(books: Books, standing: Standing) -> Iterator[str]:
             yield f"sequence {sequence} is both {owners[sequence]} and {id}"
         if sequence <= standing.sequence:
             yield f"{id} was accepted under sequence {sequence}, after {standing.sequence} in an earlier one"
+
+
+def _tokens_going_back(books: Books, standing: Standing) -> Iterator[str]:
+    """A run is compared with those that were over when it began: the others were given beside it."""
+    runs: dict[int, list[Delivery]] = defaultdict(list)
+    for found in books.deliveries.values():
+        for each in found:
+            runs[each.run].append(each)
+    over = [(max(x.elapsed for x in given), max(x.token for x in given)) for given in runs.values()]
+    for run in sorted(runs):
+        lowest = min(each.token for each in runs[run])
+        began = min(each.elapsed for each in runs[run])
+        highest = max([standing.token, *(token for ended, token in over if ended < began)])
+        if lowest <= highest:
+            yield f"run {run} was given token {_shown(lowest)}, after {_shown(highest)} in an earlier run"
 
 
 def _shown(token: Token) -> str:

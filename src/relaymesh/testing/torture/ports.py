@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any, Protocol
 
-from relaymesh.node.settings import MeshSettings
 from relaymesh.sdk.async_mesh import AsyncMesh
 from relaymesh.sdk.mesh import Mesh
 
@@ -47,8 +45,8 @@ def drive(work: Coroutine[Any, Any, None]) -> None:
 class PlainPort:
     """Over a `Mesh`: every call blocks its thread."""
 
-    def __init__(self, path: Path, settings: MeshSettings) -> None:
-        self.mesh = Mesh(path, settings=settings)
+    def __init__(self, path: str, **place: Any) -> None:
+        self.mesh = Mesh(path, **place)
         self.stopping = threading.Event()
         self._sender = self.mesh.agent(SENDER)
         self._inboxes: dict[str, Any] = {}
@@ -91,8 +89,8 @@ class PlainPort:
 class LoopPort:
     """Over an `AsyncMesh`."""
 
-    def __init__(self, path: Path, settings: MeshSettings) -> None:
-        self.mesh = AsyncMesh(path, settings=settings)
+    def __init__(self, path: str, **place: Any) -> None:
+        self.mesh = AsyncMesh(path, **place)
         self._sender: Any = None
         self._inboxes: dict[str, Any] = {}
 

@@ -45,6 +45,8 @@ class Settings:
     workers: int = 4
     durability: Durability = "synced"
     keep: bool = False
+    remote: bool = False
+    """Through a server, which is what is killed; its clients stay."""
     cycles_min: int = 12
     """Cycles to do however slow the machine is: the first six hold every deed once."""
     disk_bytes_max: int = DISK_BYTES_MAX
@@ -53,6 +55,7 @@ class Settings:
         """The command that takes the same plan once more."""
         words = ["relaymesh", "torture", "--seed", str(self.seed), "--minutes", f"{self.seconds / 60:g}"]
         words += ["--workers", str(self.workers), "--durability", self.durability]
+        words += ["--remote"] if self.remote else []
         return shlex.join(words)
 
 
@@ -223,7 +226,7 @@ class Torture:
     def _cycle(self, cycle: Cycle, per_second: float) -> None:
         with self._worker(self._orders(cycle, per_second)) as child:
             getattr(self, f"_{cycle.deed}")(child, cycle)
-        self._note_unknown()
+        self._note_unknown(self._run)
 
     @contextmanager
     def _worker(self, orders: Orders) -> Iterator[Child]:
@@ -351,9 +354,9 @@ class Torture:
 
     # -- between cycles, and at the end
 
-    def _note_unknown(self) -> None:
+    def _note_unknown(self, run: int) -> None:
         """Which sends have no outcome yet. Replies are not sent again: they belong to a settle."""
-        for file in sorted(self.settings.ledgers.glob(f"{self._run:06d}.*")):
+        for file in sorted(self.settings.ledgers.glob(f"{run:06d}.*")):
             with file.open(encoding="ascii", newline="\n") as lines:
                 for line in lines:
                     if line[0] not in "IRX" or not line.endswith("\n"):

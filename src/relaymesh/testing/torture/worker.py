@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import Closed, LeaseLost
 from relaymesh.journal import JournalSettings
 from relaymesh.node.settings import Durability, MeshSettings
@@ -46,6 +47,8 @@ from relaymesh.testing.torture.workload import (
     settle_line,
 )
 
+AWAY_S_MAX = 60.0
+"""How long a node may be away before its clients give up."""
 DRAIN_S_MAX = 90.0
 STOP_S = 5.0
 
@@ -68,6 +71,21 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """One checkpoint after the other."""
     unknown: list[list[str]] = []
     """Intent lines of earlier workers that have no receipt."""
+    url: str = ""
+    """Work through the node there; else the directory is opened."""
+    token: str = ""
+    first_sender: int = 0
+    """Senders are numbered from here: workers at the same time must not share lanes."""
+
+    @property
+    def senders(self) -> range:
+        return range(self.first_sender, self.first_sender + self.workers)
+
+    def place(self) -> dict[str, Any]:
+        """The arguments that open the mesh."""
+        if not self.url:
+            return {"path": self.data, "settings": self.settings()}
+        return {"path": self.url, "token": self.token, "settings": RemoteSettings(unreachable_s=AWAY_S_MAX)}
 
     def settings(self) -> MeshSettings:
         if not self.small:
@@ -92,7 +110,7 @@ class Work:
     def __init__(self, orders: Orders, port: Port, ledger: Ledger) -> None:
         pace = Pace(orders.per_second)
         self.parts: list[Any] = []
-        for number in range(orders.workers):
+        for number in orders.senders:
             sender = Sender(
                 port, ledger, pace, tag=orders.tag, run=orders.run, number=number, seed=orders.seed
             )
@@ -149,7 +167,7 @@ def watch_stdin(ended: Any) -> None:
 def work_in_threads(orders: Orders, ledger: Ledger) -> None:
     say("opening")
     began = time.perf_counter()
-    port = PlainPort(Path(orders.data), orders.settings())
+    port = PlainPort(**orders.place())
     recovery_ms = (time.perf_counter() - began) * 1000
     stop = Stop(port.stopping.set)
     drive(open_mailboxes(port))
@@ -199,7 +217,7 @@ async def work_on_a_loop(orders: Orders, ledger: Ledger) -> None:
     stopping = asyncio.Event()
     say("opening")
     began = time.perf_counter()
-    port = LoopPort(Path(orders.data), orders.settings())
+    port = LoopPort(**orders.place())
     await port.open()
     recovery_ms = (time.perf_counter() - began) * 1000
     stop = Stop(lambda: loop.call_soon_threadsafe(stopping.set))
@@ -224,7 +242,7 @@ def drain(orders: Orders, ledger: Ledger) -> None:
     watch_stdin(lambda: os._exit(1))
     say("opening")
     began = time.perf_counter()
-    port = PlainPort(Path(orders.data), orders.settings())
+    port = PlainPort(**orders.place())
     say("ready", recovery_ms=(time.perf_counter() - began) * 1000)
     drive(_drain(port, ledger))
     mesh = port.mesh

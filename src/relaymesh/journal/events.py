@@ -1,61 +1,39 @@
 """The journal's records as rows: one for each event, under the operations' names.
 
-APPEND, ACK, NACK and DEAD_LETTER are the four every journal of messages has; the others say what else
-happened. A record names a message by the sequence that accepted it. Its id and how often it was tried are
+A record names a message by the sequence that accepted it. Its id and how often it was tried are
 remembered while reading, for a bounded number of messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
-from relaymesh.journal import Frame
 from relaymesh.kernel import records
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import AnyRecord, Failure
 from relaymesh.wire.envelope import envelope_json, iso
+from relaymesh.wire.operations import operation_of
 from relaymesh.wire.records import Skipped, decode_records
 
 REMEMBERED_MAX = 200_000
 """Messages whose ids are kept while reading: about 50 MB."""
 
-OPERATIONS: dict[type, str] = {
-    records.EpochStarted: "START",
-    records.MailboxOpened: "OPEN_MAILBOX",
-    records.Subscribed: "SUBSCRIBE",
-    records.Unsubscribed: "UNSUBSCRIBE",
-    records.Accepted: "APPEND",
-    records.Published: "PUBLISH",
-    records.Granted: "GRANT",
-    records.Acked: "ACK",
-    records.Dropped: "DROP",
-    records.DeadLettered: "DEAD_LETTER",
-    records.Redriven: "REDRIVE",
-    records.DeadLettersPurged: "PURGE",
-    records.Reprioritised: "REPRIORITISE",
-    records.DelayedForced: "FORCE_DELIVER",
-    records.Completed: "COMPLETE",
-}
-RETURNS: dict[str, str] = {
-    "nack": "NACK",
-    "expired": "LEASE_EXPIRED",
-    "restart": "RECLAIM",
-    "deferred": "DEFER",
-    "released": "RELEASE",
-}
-"""`Returned` by its cause. The first three burn the attempt."""
-
 _UNBURNED = ("deferred", "released")
 _SETTLED = (records.Acked, records.Dropped)
 
 
-def operation_of(record: AnyRecord | Skipped) -> str:
-    if isinstance(record, Skipped):
-        return f"OPERATION_{record.operation}"
-    if isinstance(record, records.Returned):
-        return RETURNS[record.cause]
-    return OPERATIONS[type(record)]
+class Events(Protocol):
+    """A frame, as far as it matters here."""
+
+    @property
+    def first_sequence(self) -> int: ...
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def payload(self) -> bytes: ...
 
 
 class _Message:
@@ -76,7 +54,7 @@ class EventRows:
         self._full = full
         self._messages: dict[int, _Message] = {}
 
-    def rows(self, frames: Iterable[Frame]) -> Iterator[dict[str, Any]]:
+    def rows(self, frames: Iterable[Events]) -> Iterator[dict[str, Any]]:
         for frame in frames:
             sequence = frame.first_sequence
             for record in decode_records(frame.payload):
@@ -115,6 +93,8 @@ class EventRows:
                 return lambda i, _: self._names(record.mailbox, record.dead_sequences[i])
             case records.MailboxOpened() | records.Subscribed() | records.Unsubscribed():
                 return lambda _i, _at: {"mailbox": record.mailbox}
+            case records.AgentRegistered():
+                return lambda _i, _at: {"mailbox": record.mailbox, "role": record.role}
             case records.EpochStarted() | Skipped():
                 return lambda _i, _at: {}
             case records.Returned() | records.DeadLettered():

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from relaymesh.node.rng import Rng
+from typing import Protocol
 
 _COUNTS = [f"{count:03x}" for count in range(0x1000)]
+
+
+class Bits(Protocol):
+    """Where the random part comes from."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """A number of `k` random bits."""
 
 
 class IdMint:
@@ -17,7 +24,7 @@ class IdMint:
 
     __slots__ = ("_count", "_head", "_ms", "_rng", "_tail")
 
-    def __init__(self, rng: Rng) -> None:
+    def __init__(self, rng: Bits) -> None:
         self._rng = rng
         self._ms = -1
         self._count = 0x1000

@@ -1,0 +1,238 @@
+"""agent: who joined, who is there, and what waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from msgspec import UNSET
+
+from relaymesh.cli import options
+from relaymesh.cli.content import parse_json
+from relaymesh.cli.failure import UsageFailed
+from relaymesh.cli.looking import look_into
+from relaymesh.cli.moments import span_text
+from relaymesh.cli.nodes import agent_path, node_of
+from relaymesh.cli.options import Call, begin
+from relaymesh.cli.table import Column
+from relaymesh.errors import DirectoryInUse, NotFound
+from relaymesh.kernel.address import agent_address, name_of
+from relaymesh.kernel.registration import Registration
+from relaymesh.node.node import Node
+from relaymesh.node.settings import MeshSettings
+from relaymesh.server.roster import Roster
+from relaymesh.wire.api import AgentBody, AgentsAnswer, NodeAnswer, RegisterRequest
+from relaymesh.wire.envelope import iso
+
+app = typer.Typer(help="Agents: list, show, register, drain.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The agent's name, or its full address.")]
+
+AGENTS = [
+    Column("name", "text"),
+    Column("state"),
+    Column("role"),
+    Column("pending", "number"),
+    Column("last_heard", "number", span_text, "heard"),
+    Column("capabilities", "text", ", ".join),
+    Column("status", "text"),
+]
+
+
+@app.command("list")
+def list_agents(
+    context: typer.Context,
+    directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
+    json: options.Json = False,
+) -> None:
+    """List agents: whether they are there, and what waits for them.
+
+    Without a node nobody can be heard of: the state is then `registered`, or `unknown` for a mailbox whose
+    agent never joined.
+    """
+    call = begin(context, directory, json, url, token)
+    node = node_of(call)
+    if node is None:
+        agents, now = _in_directory(call), 0
+    else:
+        with node:
+            agents = node.get("/v1/agents", AgentsAnswer).agents
+            now = node.get("/v1/node", NodeAnswer).now
+    call.output.rows(
+        AGENTS, (_row(agent, now) for agent in agents), empty="no agents yet: relaymesh agent register NAME"
+    )
+
+
+@app.command("show")
+def show_agent(
+    context: typer.Context,
+    name: Name,
+    directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
+    json: options.Json = False,
+) -> None:
+    """Show what an agent said of itself when it joined, and how it stands."""
+    call = begin(context, directory, json, url, token)
+    node = node_of(call)
+    if node is not None:
+        with node:
+            _print(call, node.get(agent_path(name), AgentBody))
+        return
+    address = agent_address(name)
+    for agent in _in_directory(call):
+        if agent.address == address:
+            _print(call, agent)
+            return
+    raise NotFound(f"there is no agent {name!r}", hint="relaymesh agent list shows them")
+
+
+@app.command("register")
+def register(
+    context: typer.Context,
+    name: Name,
+    role: Annotated[
+        str | None,
+        typer.Option("--role", metavar="ROLE", help="manager, developer, reviewer, tester or agent."),
+    ] = None,
+    capability: Annotated[
+        list[str] | None,
+        typer.Option("--capability", metavar="WORD", help="What it can do; may be given several times."),
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option("--metadata", metavar="JSON", help="An object with fields of its own.")
+    ] = None,
+    directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
+    json: options.Json = False,
+) -> None:
+    """Let an agent join: it has a mailbox from then on. Doing it again renews what it said of itself."""
+    call = begin(context, directory, json, url, token)
+    fields = {} if metadata is None else parse_json(metadata, "--metadata")
+    if not isinstance(fields, dict):
+        raise UsageFailed("--metadata is no JSON object", hint="""--metadata '{"team": "blue"}'""")
+    words = {"name": name, "role": role, "capabilities": capability or [], "metadata": fields}
+    try:
+        request = msgspec.convert(words, RegisterRequest)
+    except msgspec.ValidationError as error:
+        raise UsageFailed(f"this cannot be registered: {error}") from None
+    node = node_of(call)
+    if node is not None:
+        with node:
+            _print(call, node.post("/v1/agents", request, AgentBody))
+        return
+    _print(call, _embedded(call, request.name, request))
+
+
+@app.command("drain")
+def drain(
+    context: typer.Context,
+    name: Name,
+    directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
+    json: options.Json = False,
+) -> None:
+    """Give an agent no new tasks, until it registers again. What it has, it finishes."""
+    call = begin(context, directory, json, url, token)
+    node = node_of(call)
+    if node is not None:
+        with node:
+            _print(call, node.post(agent_path(name, "drain"), None, AgentBody))
+        return
+    _print(call, _embedded(call, name, None))
+
+
+# -- without a node
+
+
+def _embedded(call: Call, name: str, request: RegisterRequest | None) -> AgentBody:
+    """Register (or, without a request, drain) in the directory itself."""
+    address = agent_address(name)
+    node = _opened(call)
+    try:
+        roster = Roster(node.core)
+        if request is None:
+            registration = asyncio.run(roster.drain(address))
+        else:
+            registration = asyncio.run(
+                roster.register(
+                    address,
+                    node.time.now(),
+                    role=request.role,
+                    capabilities=request.capabilities,
+                    protocol=request.protocol_version,
+                    metadata=request.metadata,
+                )
+            )
+        pending = node.core.read(lambda kernel: len(kernel.state.mailboxes[address].entries))
+    finally:
+        node.close()
+    return _described(address, registration, pending)
+
+
+def _opened(call: Call) -> Node:
+    try:
+        return Node(call.existing(), MeshSettings())
+    except DirectoryInUse as error:
+        raise DirectoryInUse(
+            error.message, hint="it runs without a server; stop it, or run relaymesh serve there"
+        ) from None
+
+
+def _in_directory(call: Call) -> list[AgentBody]:
+    state = look_into(call.existing()).state
+    boxes = {address: len(box.entries) for address, box in state.mailboxes.items() if ":" not in address}
+    return [
+        _described(address, state.agents.get(address), boxes.get(address, 0))
+        for address in sorted(boxes.keys() | state.agents.keys())
+    ]
+
+
+def _described(address: str, registration: Registration | None, pending: int) -> AgentBody:
+    if registration is None:
+        return AgentBody(
+            name=name_of(address), address=address, state="unknown", registered=False, pending=pending
+        )
+    return AgentBody(
+        name=name_of(address),
+        address=address,
+        state="draining" if registration.draining else "registered",
+        registered=True,
+        pending=pending,
+        role=registration.role or None,
+        capabilities=list(registration.capabilities),
+        protocol_version=registration.protocol or None,
+        registered_at=iso(registration.registered_at),
+        metadata=msgspec.json.decode(registration.metadata),
+    )
+
+
+# -- printing
+
+
+def _row(agent: AgentBody, now: int) -> dict[str, Any]:
+    fields = _fields(agent)
+    heard = fields["last_heard_at"]
+    moment = None if heard is None else datetime.fromisoformat(heard).timestamp()
+    fields["last_heard"] = None if moment is None else max(0.0, now / 1000 - moment)
+    return fields
+
+
+def _print(call: Call, agent: AgentBody) -> None:
+    fields = _fields(agent)
+    if not call.output.json:
+        fields["capabilities"] = ", ".join(agent.capabilities)
+        fields["metadata"] = msgspec.json.encode(agent.metadata).decode() if agent.metadata else None
+    call.output.record(fields)
+
+
+def _fields(agent: AgentBody) -> dict[str, Any]:
+    values = {name: getattr(agent, name) for name in agent.__struct_fields__}
+    return {name: None if value is UNSET else value for name, value in values.items()}

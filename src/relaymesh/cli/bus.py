@@ -1,0 +1,109 @@
+"""bus: the file bus, through which any program that can rename a file takes part."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relaymesh.cli import options
+from relaymesh.cli.options import begin
+from relaymesh.cli.table import Column, short_address
+
+app = typer.Typer(help="Send and receive with files: a directory as a gateway to the mesh.")
+
+Bus = Annotated[Path, typer.Argument(metavar="DIR", help="The bus directory (not the data directory).")]
+Agents = Annotated[
+    list[str] | None,
+    typer.Option("--agent", metavar="NAME", help="An agent of the bus; the first is the default sender."),
+]
+
+CONTENTS = [Column("place"), Column("files", "number"), Column("meaning")]
+
+
+@app.command("init")
+def init(
+    context: typer.Context,
+    bus: Bus,
+    agents: Agents = None,
+    directory: options.Dir = None,
+    json: options.Json = False,
+) -> None:
+    """Make a bus directory for one or more agents. What is there already stays."""
+    from relaymesh.gateways.filebus.place import make_bus
+
+    call = begin(context, directory, json)
+    made = make_bus(bus, agents or [])
+    call.output.record({"bus": str(bus), "agents": made.agents})
+
+
+@app.command("run")
+def run(
+    context: typer.Context,
+    bus: Bus,
+    agents: Agents = None,
+    window: Annotated[
+        int, typer.Option("--window", min=1, metavar="N", help="Unclaimed deliveries per agent in inbox/.")
+    ] = 16,
+    silent: Annotated[
+        float,
+        typer.Option(
+            "--silent", min=1, metavar="SECONDS", help="A worker silent for this long loses claims."
+        ),
+    ] = 300,
+    poll: Annotated[
+        float,
+        typer.Option("--poll", min=0.05, metavar="SECONDS", help="Longest pause between two looks."),
+    ] = 0.5,
+    owners: Annotated[
+        list[int] | None,
+        typer.Option("--owner", metavar="UID", help="A user whose files are taken too; may be repeated."),
+    ] = None,
+    directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
+    json: options.Json = False,
+) -> None:
+    """Serve a bus directory until stopped: send what scripts put there, hand out what the mesh has.
+
+    Without --agent its agents are those it was made for. Ctrl-C and SIGTERM give back what nobody claimed.
+    """
+    from relaymesh.gateways.filebus import BusSettings, FileBus
+    from relaymesh.gateways.filebus.place import agents_of, make_bus
+
+    call = begin(context, directory, json, url, token)
+    names = make_bus(bus, agents).agents if agents else agents_of(bus)
+    settings = BusSettings(
+        window=window,
+        silent_s=silent,
+        poll_s_min=min(0.05, poll),
+        poll_s_max=poll,
+        owners=frozenset(owners or ()),
+    )
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with call.mesh(create=True, transport="http") as mesh:
+        gateway = FileBus(mesh._session, bus, names, settings)
+        try:
+            who = ", ".join(short_address(name) for name in gateway.agents)
+            call.output.note(f"serving {who} in {bus}; Ctrl-C stops")
+            gateway.run(stop)
+        finally:
+            gateway.close()
+
+
+@app.command("status")
+def status(
+    context: typer.Context, bus: Bus, directory: options.Dir = None, json: options.Json = False
+) -> None:
+    """Show how many files of a bus directory are in which state. Works beside a running gateway."""
+    from relaymesh.gateways.filebus.place import agents_of, contents_of, is_served
+
+    call = begin(context, directory, json)
+    call.output.rows(CONTENTS, contents_of(bus))
+    who = ", ".join(short_address(name) for name in agents_of(bus))
+    call.output.note(f"the bus of {who}; {'served' if is_served(bus) else 'no gateway is running'}")

@@ -1,0 +1,214 @@
+"""serve and dev: a node that other processes and other languages reach over HTTP and WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relaymesh.cli import options
+from relaymesh.cli.options import Call, begin
+from relaymesh.cli.output import Output
+from relaymesh.errors import DirectoryInUse
+from relaymesh.node.settings import MeshSettings
+from relaymesh.server.address import read_address
+from relaymesh.server.security.limits import SecuritySettings
+from relaymesh.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from relaymesh.server.run import Running
+
+EXIT_CUT_SHORT = 1
+DEFAULTS = ServerSettings()
+
+Host = Annotated[
+    str, typer.Option("--host", metavar="ADDRESS", help="Listen here; not loopback needs TLS and a token.")
+]
+Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 for any free one.")]
+Graceful = Annotated[
+    float,
+    typer.Option("--graceful-timeout", metavar="SECONDS", min=0, help="How long a stop may take at most."),
+]
+TlsCert = Annotated[str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain, PEM.")]
+TlsKey = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its private key, PEM.")]
+TlsClientCa = Annotated[
+    str | None,
+    typer.Option("--tls-client-ca", metavar="FILE", help="Ask clients for certificates of this CA."),
+]
+AllowHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host", metavar="NAME", help="A name this server is called by; several are possible."
+    ),
+]
+Proxies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--proxy", metavar="ADDRESS", help="Believe X-Forwarded-* from there; several are possible."
+    ),
+]
+WriteRate = Annotated[
+    float,
+    typer.Option("--write-rate", metavar="N", min=0, help="Writes a second for each token; 0: no limit."),
+]
+ConnectionsMax = Annotated[
+    int, typer.Option("--connections-max", metavar="N", min=1, help="Connections open at once.")
+]
+BodyBytesMax = Annotated[
+    int, typer.Option("--body-bytes-max", metavar="BYTES", min=1, help="The largest request.")
+]
+GetCompat = Annotated[
+    bool, typer.Option("--get-compat", help="Also take writes as GET, which is deprecated and audited.")
+]
+
+
+def serve(
+    context: typer.Context,
+    directory: options.Dir = None,
+    host: Host = DEFAULTS.host,
+    port: Port = DEFAULTS.port,
+    graceful_timeout: Graceful = DEFAULTS.graceful_timeout,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    allow_host: AllowHosts = None,
+    proxy: Proxies = None,
+    write_rate: WriteRate = DEFAULTS.security.write_rate,
+    connections_max: ConnectionsMax = DEFAULTS.security.connections_max,
+    body_bytes_max: BodyBytesMax = DEFAULTS.body_bytes_max,
+    get_compat: GetCompat = False,
+    json: options.Json = False,
+) -> None:
+    """Serve a data directory over HTTP and WebSocket until a signal ends it. State survives a restart."""
+    call = begin(context, directory, json)
+    settings = ServerSettings(
+        host=host,
+        port=port,
+        graceful_timeout=graceful_timeout,
+        body_bytes_max=body_bytes_max,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
+        security=SecuritySettings(
+            allow_hosts=tuple(allow_host or ()),
+            proxies=tuple(proxy or ()),
+            write_rate=write_rate,
+            connections_max=connections_max,
+            get_compat=get_compat,
+        ),
+    )
+    _run(call, settings, lambda running: _say_briefly(call.output, running))
+
+
+def dev(
+    context: typer.Context,
+    directory: options.Dir = None,
+    port: Port = DEFAULTS.port,
+    json: options.Json = False,
+) -> None:
+    """Serve on this machine alone, and say where everything is. State survives a restart."""
+    call = begin(context, directory, json)
+    _run(call, ServerSettings(port=port), lambda running: _say_everything(call.output, running))
+
+
+def _run(call: Call, settings: ServerSettings, say: Callable[[Running], None]) -> None:
+    from relaymesh.server.run import event_loop  # other commands need not load a server
+
+    path = call.path
+
+    def announce(running: Running) -> None:
+        say(running)
+        sys.stdout.flush()  # whoever started it may be waiting for this line at the other end of a pipe
+
+    with _server_log(call.output), asyncio.Runner(loop_factory=event_loop()) as runner:
+        try:
+            runner.run(_serve(path, settings, announce))
+        except DirectoryInUse as error:
+            raise _with_address(path, error) from None
+
+
+async def _serve(path: Path, settings: ServerSettings, announce: Callable[[Running], None]) -> None:
+    from relaymesh.server.run import NodeServer  # see `_run`
+
+    server = NodeServer(path, MeshSettings(), settings, announce=announce)
+    if not await server.run():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_CUT_SHORT)  # whatever still runs must not hold up somebody who asked twice
+
+
+def _with_address(path: Path, error: DirectoryInUse) -> DirectoryInUse:
+    running = read_address(path)
+    if running is None:
+        return error
+    return DirectoryInUse(
+        f"a node serves {path} already: {running.url} (pid {running.pid})",
+        hint="use it, stop it, or serve another directory with --dir",
+    )
+
+
+def _say_briefly(output: Output, running: Running) -> None:
+    if output.json:
+        output.object(_fields(running))
+    else:
+        output.line(f"serving {running.directory} at {running.url}")
+
+
+def _say_everything(output: Output, running: Running) -> None:
+    if output.json:
+        output.object(_fields(running))
+        return
+    token = f'"Authorization: Bearer $(cat {running.token_file})"'
+    for line in (
+        "RelayMesh runs. Ctrl-C stops it; everything is kept.",
+        "",
+        f"  API      {running.url}/v1",
+        f"  docs     {running.url}/docs",
+        f"  data     {running.directory}",
+        f"  token    {running.token_file}   (made anew at every start; for this user alone)",
+        f"           relaymesh --dir {running.directory} token create … makes lasting ones",
+        "",
+        f"  try      curl -H {token} {running.url}/v1/node",
+    ):
+        output.line(line)
+
+
+def _fields(running: Running) -> dict[str, str]:
+    return {
+        "url": running.url,
+        "docs": f"{running.url}/docs",
+        "directory": str(running.directory),
+        "token_file": str(running.token_file),
+    }
+
+
+@contextmanager
+def _server_log(output: Output) -> Iterator[None]:
+    """What the server has to say, beside the warnings that every command shows."""
+    logger = logging.getLogger("relaymesh.server")
+    handler = _InfoHandler(output)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
+class _InfoHandler(logging.Handler):
+    def __init__(self, output: Output) -> None:
+        super().__init__(logging.INFO)
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING:
+            self._output.note(record.getMessage())

@@ -1,0 +1,74 @@
+"""status: how a mesh stands, in one look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from relaymesh.cli import options
+from relaymesh.cli.looking import look_into
+from relaymesh.cli.nodes import is_held, node_of
+from relaymesh.cli.options import Call, begin
+from relaymesh.node.disk import RealDisk
+from relaymesh.wire.api import NodeAnswer, StatsAnswer
+
+if TYPE_CHECKING:
+    from relaymesh.client.asking import Asking
+
+
+def status(
+    context: typer.Context,
+    directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
+    json: options.Json = False,
+) -> None:
+    """Say where the mesh is, whether a node serves it, and what it holds."""
+    call = begin(context, directory, json, url, token)
+    node = node_of(call)
+    if node is None:
+        call.output.record(_of_directory(call))
+        return
+    with node:
+        call.output.record(_of_node(node))
+
+
+def _of_node(node: Asking) -> dict[str, Any]:
+    about = node.get("/v1/node", NodeAnswer)
+    stats = node.get("/v1/stats", StatsAnswer)
+    boxes = stats.mailboxes.values()
+    return {
+        "node": node.url,
+        "version": about.version,
+        "protocol": about.protocol,
+        "namespace": about.namespace,
+        "mailboxes": len(stats.mailboxes),
+        "pending": sum(box.pending for box in boxes),
+        "leased": sum(box.leased for box in boxes),
+        "delayed": sum(box.delayed for box in boxes),
+        "dead_letters": stats.dead_letters,
+        "sequence": stats.sequence,
+        "unsynced": stats.sequence - stats.synced,
+        "store_lag": stats.store_lag,
+        "epoch": stats.epoch,
+    }
+
+
+def _of_directory(call: Call) -> dict[str, Any]:
+    path = call.existing()
+    state = look_into(path).state
+    boxes = state.mailboxes.values()
+    return {
+        "directory": str(path),
+        "node": "none: a program has it open"
+        if is_held(RealDisk(path))
+        else "none: relaymesh serve starts one",
+        "mailboxes": len(state.mailboxes),
+        "pending": sum(len(box.entries) for box in boxes),
+        "leased": sum(box.leased for box in boxes),
+        "delayed": sum(box.delayed for box in boxes),
+        "dead_letters": sum(letter.status == "pending" for letter in state.letters),
+        "sequence": state.sequence,
+        "epoch": state.epoch,
+    }

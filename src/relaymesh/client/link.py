@@ -1,0 +1,444 @@
+"""One WebSocket connection that mends itself.
+
+Every request has a `ref` and is kept until its answer has come. When the connection is lost, the link
+connects again (exponential backoff, with jitter), says `hello` with the session to resume and the leases
+still held, and repeats what is unanswered: the node knows refs it has answered, and ids it has accepted,
+so nothing happens twice. A request that waits for a lost node longer than `unreachable_s` ends as
+`Unreachable`: its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidStatus,
+    InvalidURI,
+    WebSocketException,
+)
+from websockets.typing import Subprotocol
+
+from relaymesh.client.discovery import Find
+from relaymesh.client.problem import error_of
+from relaymesh.client.settings import RemoteSettings
+from relaymesh.errors import (
+    Closed,
+    InvalidEnvelope,
+    InvalidSettings,
+    MeshError,
+    PayloadTooLarge,
+    Unauthorized,
+    Unreachable,
+)
+from relaymesh.wire import frames
+from relaymesh.wire.frames import (
+    PATH,
+    PROTOCOL,
+    SUBPROTOCOL_MSGPACK,
+    Beat,
+    Deliveries,
+    GoingAway,
+    Heartbeat,
+    Hello,
+    Pong,
+    Problem,
+    Receive,
+    Welcome,
+    decode_node,
+    encode,
+)
+
+log = logging.getLogger("relaymesh.client")
+
+OFFLINE_CODES = frozenset({"CLOSED", "JOURNAL_POISONED"})
+"""The node ends: what was asked is asked again of the next one, under the same ref and ids."""
+REFUSED_CLOSES = frozenset({1003, 1007, 1009})
+"""The node could not read a frame. Repeating it would only end the next connection too."""
+CLOSE_S = 2.0
+
+
+class Request:
+    """A question on its way. `patient`: it waits for its answer however long the node is away."""
+
+    __slots__ = ("deadline", "frame", "future", "patient", "sends", "since")
+
+    def __init__(self, frame: Any, future: asyncio.Future[Any], *, patient: bool, now: float) -> None:
+        self.frame = frame
+        self.future = future
+        self.patient = patient
+        self.since = now
+        self.sends = 0
+        wait_ms = getattr(frame, "wait_ms", None)
+        self.deadline = None if wait_ms is None else now + wait_ms / 1000
+
+
+class Link:
+    """The connection of one session. Belongs to the loop it was opened on."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        settings: RemoteSettings,
+        *,
+        find: Find | None,
+        held: Callable[[], list[int]],
+        welcomed: Callable[[Welcome], None],
+        unclaimed: Callable[[Deliveries], None],
+        beat: Callable[[int], None],
+    ) -> None:
+        self.url = url
+        self._token = token
+        self._find = find
+        self._settings = settings
+        self._held = held
+        self._welcomed = welcomed
+        self._unclaimed = unclaimed
+        self._beat = beat
+        self._loop = asyncio.get_running_loop()
+        self._refs = count(1)
+        self._requests: dict[int, Request] = {}
+        self._connection: ClientConnection | None = None
+        self._welcome: Welcome | None = None
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._running: asyncio.Task[None] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+        self._frame_bytes_max = 1 << 62
+        self.failure: MeshError | None = None
+        """Why no call succeeds any more."""
+
+    # -- opening and closing
+
+    async def open(self) -> None:
+        """Connect. Raises `Unreachable`, or what the node says against it."""
+        self._running = self._loop.create_task(self._run(), name="relaymesh-link")
+        try:
+            await asyncio.wait_for(asyncio.shield(self._opened), self._settings.connect_s)
+        except TimeoutError:
+            await self._end(Unreachable(f"no node answers at {self.url}"))
+            raise Unreachable(
+                f"no node answered at {self.url} within {self._settings.connect_s:g} s",
+                hint="see whether it runs: relaymesh serve starts one; check the address",
+            ) from None
+        except BaseException:
+            await self._end(Closed("this mesh is closed"))
+            raise
+
+    async def close(self, last: Any = None) -> None:
+        """Send one last frame, if there is one, and connect no more. Whoever waits is told first."""
+        connection = self._connection
+        self._fail(Closed("this mesh is closed"))
+        if connection is not None and last is not None:
+            try:
+                await asyncio.wait_for(self._bid_farewell(connection, last), CLOSE_S)
+            except (TimeoutError, WebSocketException, OSError):
+                pass
+        await self._end(Closed("this mesh is closed"))
+
+    async def _bid_farewell(self, connection: ClientConnection, last: Any) -> None:
+        await connection.send(encode(last))
+        await connection.wait_closed()
+
+    async def _end(self, failure: MeshError) -> None:
+        self._fail(failure)
+        if self._running is not None and self._running is not asyncio.current_task():
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    def _fail(self, failure: MeshError) -> None:
+        """No call succeeds after this one; whoever waits is told."""
+        if self.failure is None:
+            self.failure = failure
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            _raise_in(request.future, type(failure)(failure.message, hint=failure.hint))
+        _raise_in(self._opened, failure)
+        if not self._opened.cancelled():
+            self._opened.exception()  # nobody may be waiting for it any more
+
+    # -- asking
+
+    def next_ref(self) -> int:
+        return next(self._refs)
+
+    async def ask(self, frame: Any, *, patient: bool = False) -> Any:
+        """The node's answer to a frame with a fresh `ref`. Raises what the node raised."""
+        return (await self.ask_again(frame, patient=patient))[0]
+
+    async def ask_again(self, frame: Any, *, patient: bool = False) -> tuple[Any, bool]:
+        """The answer, and whether the question had to be repeated before it came."""
+        self._check()
+        request = Request(frame, self._loop.create_future(), patient=patient, now=self._loop.time())
+        self._requests[frame.ref] = request
+        try:
+            if self._connection is not None:
+                await self._send(self._connection, request)
+            answer = await request.future
+        except asyncio.CancelledError:
+            if self._requests.pop(frame.ref, None) is not None and isinstance(frame, Receive):
+                self.tell(frames.Cancel(frame.ref))
+            elif request.future.done() and not request.future.cancelled():
+                self._abandoned(request.future)
+            raise
+        finally:
+            self._requests.pop(frame.ref, None)
+        return answer, request.sends > 1
+
+    def _abandoned(self, future: asyncio.Future[Any]) -> None:
+        """The answer came, but whoever asked has just gone."""
+        if future.exception() is None and isinstance(future.result(), Deliveries):
+            self._unclaimed(future.result())
+
+    def tell(self, frame: Any) -> None:
+        """Send something that has no answer, if there is a connection."""
+        connection = self._connection
+        if connection is not None:
+            task = self._loop.create_task(_tell(connection, encode(frame)))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise type(self.failure)(self.failure.message, hint=self.failure.hint)
+
+    async def _send(self, connection: ClientConnection, request: Request) -> None:
+        frame = request.frame
+        if request.sends and request.deadline is not None:
+            left_ms = max(0, round((request.deadline - self._loop.time()) * 1000))
+            frame = msgspec.structs.replace(frame, wait_ms=left_ms)
+        data = encode(frame)
+        if len(data) > self._frame_bytes_max:
+            _raise_in(
+                request.future,
+                PayloadTooLarge(
+                    f"this takes a frame of {len(data)} bytes; the node allows {self._frame_bytes_max}",
+                    hint="send it in several calls",
+                ),
+            )
+            return
+        request.sends += 1
+        try:
+            await connection.send(data)
+        except ConnectionClosed:
+            return  # it is repeated on the next connection
+
+    # -- the connection
+
+    async def _run(self) -> None:
+        """Connect, serve the connection until it is lost, and again."""
+        failures = 0
+        try:
+            while self.failure is None:
+                try:
+                    connection = await self._connect()
+                except (OSError, WebSocketException, TimeoutError) as error:
+                    failures += 1
+                    self._lost(error)
+                    await self._pause(failures)
+                    continue
+                failures = 0
+                async with connection:
+                    await self._serve(connection)
+                if self._loop.is_running() and self.failure is None:
+                    await self._pause(1)
+        except MeshError as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            log.exception("the connection to %s failed for good", self.url)
+            self._fail(Unreachable(f"the connection to {self.url} failed: {error!r}"))
+
+    async def _pause(self, failures: int) -> None:
+        """Wait before the next try, and let go of those who have waited long enough meanwhile."""
+        settings = self._settings
+        most = min(settings.backoff_s_max, settings.backoff_s_min * 2 ** min(failures, 30))
+        await asyncio.sleep(random.uniform(settings.backoff_s_min, most))
+
+    def _lost(self, error: BaseException) -> None:
+        """Requests that have waited for a connection long enough end; the others wait on."""
+        now = self._loop.time()
+        for ref, request in list(self._requests.items()):
+            if not request.patient and now - request.since > self._settings.unreachable_s:
+                del self._requests[ref]
+                _raise_in(
+                    request.future,
+                    Unreachable(
+                        f"the node at {self.url} cannot be reached for {self._settings.unreachable_s:g} s"
+                        f" ({error}); what was sent may have been accepted"
+                    ),
+                )
+
+    async def _connect(self) -> ClientConnection:
+        found = None if self._find is None else self._find()
+        if found is not None:
+            self.url, self._token = found.url, found.token  # a node that starts anew may have others
+        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+        try:
+            connection = await connect(
+                "ws" + self.url.removeprefix("http") + PATH,
+                additional_headers=headers,
+                subprotocols=[Subprotocol(SUBPROTOCOL_MSGPACK)],
+                compression=None,
+                max_size=None,
+                max_queue=64,
+                open_timeout=self._settings.connect_s,
+                close_timeout=CLOSE_S,
+                user_agent_header=None,
+                proxy=None,
+            )
+        except InvalidStatus as refused:
+            raise self._refusal(refused) from refused
+        except InvalidURI as error:
+            raise InvalidSettings(f"{self.url} is not the address of a node: {error}") from error
+        try:
+            await self._greet(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    def _refusal(self, refused: InvalidStatus) -> Exception:
+        """What a node that does not open the connection means by it."""
+        status = refused.response.status_code
+        if status in (401, 403) and not (self._find is not None and self._welcome is not None):
+            detail, hint = _words(refused.response.body)
+            return Unauthorized(
+                detail or f"the node at {self.url} does not accept this token",
+                hint=hint or None,
+                authenticated=status == 403,
+            )
+        if status == 404:
+            return InvalidSettings(
+                f"{self.url} answers, but is no RelayMesh node (404 for {PATH})",
+                hint="check the address; or ask it over HTTP with transport='http'",
+            )
+        return InvalidHandshake(f"the node answers with status {status}")
+
+    async def _greet(self, connection: ClientConnection) -> None:
+        session = None if self._welcome is None else self._welcome.session
+        await connection.send(encode(Hello(PROTOCOL, None, session, self._held())))
+        async with asyncio.timeout(self._settings.connect_s):
+            answer = decode_node(await connection.recv(decode=False))
+        if isinstance(answer, Problem):
+            raise _error(answer)
+        if not isinstance(answer, Welcome):
+            raise InvalidHandshake("the node did not say welcome")
+        self._welcome = answer
+        self._frame_bytes_max = answer.frame_bytes_max
+        self._welcomed(answer)
+
+    async def _serve(self, connection: ClientConnection) -> None:
+        assert self._welcome is not None
+        beating = self._loop.create_task(_beat(connection, self._welcome.heartbeat_ms / 1000))
+        reading = self._loop.create_task(self._read(connection))
+        try:
+            await self._repeat(connection)
+            self._connection = connection
+            if not self._opened.done():
+                self._opened.set_result(None)
+            await reading
+        finally:
+            self._connection = None
+            beating.cancel()
+            reading.cancel()
+            now = self._loop.time()
+            for request in self._requests.values():
+                request.since = now
+            if connection.close_code in REFUSED_CLOSES:
+                self._refuse_all(f"{connection.close_code} {connection.close_reason}")
+
+    async def _repeat(self, connection: ClientConnection) -> None:
+        """Ask again whatever is unanswered, in order, until nothing is left that this one has not got."""
+        sent: set[int] = set()
+        while left := [ref for ref in self._requests if ref not in sent]:
+            for ref in left:
+                sent.add(ref)
+                request = self._requests.get(ref)
+                if request is not None:
+                    await self._send(connection, request)
+
+    def _refuse_all(self, reason: str) -> None:
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            _raise_in(request.future, InvalidEnvelope(f"the node could not read what was sent: {reason}"))
+
+    async def _read(self, connection: ClientConnection) -> None:
+        requests = self._requests
+        try:
+            while True:
+                frame = decode_node(await connection.recv(decode=False))
+                ref = getattr(frame, "ref", None)
+                request = None if ref is None else requests.get(ref)
+                if request is not None:
+                    if isinstance(frame, Problem):
+                        if frame.code in OFFLINE_CODES:
+                            await connection.close()
+                            return
+                        _raise_in(request.future, _error(frame))
+                    elif not request.future.done():
+                        request.future.set_result(frame)
+                    requests.pop(frame.ref, None)
+                elif isinstance(frame, Deliveries):
+                    self._unclaimed(frame)
+                elif isinstance(frame, (Pong, Beat)):
+                    self._beat(frame.now)
+                elif isinstance(frame, Problem) and ref is None:
+                    log.warning("%s says: %s", self.url, frame.detail)
+                elif isinstance(frame, GoingAway):
+                    log.info("%s goes away: %s", self.url, frame.reason)
+                requests = self._requests
+        except ConnectionClosed:
+            return
+        except msgspec.MsgspecError as error:
+            log.warning("%s sent what this version cannot read: %s", self.url, error)
+            await connection.close(1007)
+
+
+async def _beat(connection: ClientConnection, every_s: float) -> None:
+    try:
+        while True:
+            await asyncio.sleep(every_s)
+            await connection.send(encode(Heartbeat()))
+    except ConnectionClosed:
+        return
+
+
+async def _tell(connection: ClientConnection, data: bytes) -> None:
+    try:
+        await connection.send(data)
+    except ConnectionClosed:
+        return
+
+
+def _raise_in(future: asyncio.Future[Any], error: MeshError) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _error(problem: Problem) -> MeshError:
+    return error_of(
+        problem.code,
+        problem.detail,
+        problem.hint,
+        retry_after_ms=problem.retry_after_ms,
+        authenticated=problem.authenticated,
+    )
+
+
+def _words(body: bytes | bytearray | None) -> tuple[str, str]:
+    """The detail and hint of a problem document, if it is one."""
+    try:
+        document = msgspec.json.decode(body or b"", type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return "", ""
+    return str(document.get("detail", "")), str(document.get("hint", ""))

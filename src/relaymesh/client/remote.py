@@ -1,0 +1,83 @@
+"""What the remote sessions have in common, whatever carries their words."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from random import Random
+
+from relaymesh.client.clock import Elapsed, RemoteTime
+from relaymesh.client.held import HeldLeases
+from relaymesh.errors import LeaseLost
+from relaymesh.kernel.address import DEFAULT_NAMESPACE
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.entry import format_token
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.step import Receipt
+from relaymesh.wire.ids import IdMint
+
+Groups = Sequence[tuple[str, Sequence[Envelope]]]
+Edit = Callable[[Envelope], Envelope]
+EXPIRED_SLACK_MS = 60_000
+"""How long after its end a lease that nobody settled is forgotten."""
+
+
+class RemoteSession:
+    """What a session knows of its node without asking: its time, its limits, what it holds of it."""
+
+    path = None
+
+    def __init__(self, url: str, clock: Elapsed | None) -> None:
+        self.url = url
+        self.namespace = DEFAULT_NAMESPACE
+        self.payload_bytes_max = 0
+        self._time = RemoteTime(clock)
+        self.now = self._time.now
+        """Mesh time, in milliseconds."""
+        self._mint = IdMint(Random())
+        self._minting = threading.Lock()
+        self._process = os.getpid()
+        self._held = HeldLeases(f"process-{self._process}")
+
+    @property
+    def forked(self) -> bool:
+        """This is a forked child's copy: the connection is the parent's."""
+        return self._process != os.getpid()
+
+    def new_ids(self, count: int) -> list[str]:
+        with self._minting:
+            return self._mint.mint(self.now(), count)
+
+    def _heard(self, now_ms: int) -> None:
+        self._time.heard(now_ms)
+        self._held.drop_expired(now_ms - EXPIRED_SLACK_MS)
+
+    # A settle that is repeated because its first answer was lost may find its own work done. Until the
+    # deadline nobody but this client could have settled the token: then a stale one is a settled one.
+
+    def _still_ours(self, token: int) -> bool:
+        lease = self._held.get(token)
+        return lease is not None and lease.deadline > self.now()
+
+    def _really_stale(self, stale: Sequence[int], repeated: bool) -> list[int]:
+        return [token for token in stale if not (repeated and self._still_ours(token))]
+
+
+def lost(token: int) -> LeaseLost:
+    return LeaseLost(f"lease {format_token(token)} is no longer held")
+
+
+def edited(letters: Sequence[DeadLetter], edit: Edit) -> list[Envelope | None]:
+    """What takes the place of each letter's message. Those redriven before are left alone."""
+    return [edit(letter.envelope) if letter.status == "pending" else None for letter in letters]
+
+
+def receipts_from(
+    envelopes: Sequence[Envelope], rows: Sequence[tuple[int, bool, int, int]], *, first: bool
+) -> list[Receipt]:
+    """Receipts again. `first`: a duplicate is one of our own, sent twice because an answer was lost."""
+    return [
+        Receipt(envelope.id, sequence, duplicate and not first, targets, due)
+        for envelope, (sequence, duplicate, targets, due) in zip(envelopes, rows, strict=True)
+    ]

@@ -1,0 +1,276 @@
+"""The session over a WebSocket: pipelined, in MessagePack, several receives outstanding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from relaymesh.client.clock import Elapsed
+from relaymesh.client.discovery import Find
+from relaymesh.client.link import Link
+from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, lost, receipts_from
+from relaymesh.client.settings import RemoteSettings
+from relaymesh.errors import LeaseLost
+from relaymesh.kernel.address import name_of
+from relaymesh.kernel.commands import Nack
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.step import Receipt
+from relaymesh.wire import frames
+from relaymesh.wire.frames import Arguments, Deliveries, Goodbye, NackItem, Nothing, Settle, Welcome, encode
+from relaymesh.wire.stats import MeshStats
+
+Value = TypeVar("Value")
+RETURNED = frozenset({"retrying", "deferred"})
+"""What a nack led to when the message goes back to its mailbox."""
+
+
+class WebSocketSession(RemoteSession):
+    """Calls on a node over one connection, awaited. Belongs to the loop it was opened on."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        settings: RemoteSettings,
+        clock: Elapsed | None = None,
+        find: Find | None = None,
+    ) -> None:
+        """`find`: where the node is now, if that may change."""
+        super().__init__(url, clock)
+        self._link = Link(
+            url,
+            token,
+            settings,
+            find=find,
+            held=lambda: self._held.tokens,
+            welcomed=self._welcomed,
+            unclaimed=self._unclaimed,
+            beat=self._heard,
+        )
+
+    async def open(self) -> WebSocketSession:
+        await self._link.open()
+        return self
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        self.namespace = welcome.namespace
+        self.payload_bytes_max = welcome.payload_bytes_max
+        self._heard(welcome.now)
+
+    @property
+    def failed(self) -> bool:
+        return self._link.failure is not None
+
+    async def _call(
+        self, name: str, arguments: Arguments, answer: type[Value] | Any = None, *, patient: bool = False
+    ) -> Any:
+        raw = msgspec.Raw(encode(arguments))
+        result = await self._link.ask(frames.Call(self._link.next_ref(), name, raw), patient=patient)
+        return None if answer is None else msgspec.msgpack.decode(result.value, type=answer)
+
+    # -- mailboxes
+
+    async def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
+        await self._call("open_mailbox", frames.OpenMailbox(address, settings))
+
+    async def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None:
+        name = name_of(mailbox).partition(":")[2]
+        await self._call("subscribe", frames.Subscribe(pattern, name, settings))
+
+    async def unsubscribe(self, mailbox: str) -> int:
+        dropped: int = await self._call("unsubscribe", frames.OfMailbox(mailbox), int)
+        return dropped
+
+    # -- sending
+
+    async def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
+        frame = frames.Send(self._link.next_ref(), groups, _ms(timeout))  # type: ignore[arg-type]
+        answer, repeated = await self._link.ask_again(frame)
+        envelopes = [envelope for _, group in groups for envelope in group]
+        return receipts_from(envelopes, answer.receipts, first=minted and repeated)
+
+    async def publish(
+        self, topic: str, envelopes: Sequence[Envelope], minted: bool, timeout: float | None
+    ) -> list[Receipt]:
+        frame = frames.Publish(self._link.next_ref(), topic, list(envelopes), _ms(timeout))
+        answer, repeated = await self._link.ask_again(frame)
+        return receipts_from(envelopes, answer.receipts, first=minted and repeated)
+
+    # -- receiving
+
+    async def receive(
+        self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
+    ) -> list[Lease]:
+        return await self._receive(mailbox, max, timeout, correlation_id)
+
+    async def pull(self, mailbox: str, max: int) -> list[Lease]:
+        return await self._receive(mailbox, max, None, patient=True)
+
+    async def _receive(
+        self,
+        mailbox: str,
+        max: int,
+        timeout: float | None,
+        correlation_id: str | None = None,
+        *,
+        patient: bool = False,
+    ) -> list[Lease]:
+        wait_ms = None if timeout is None else _ms(timeout) or 0
+        frame = frames.Receive(self._link.next_ref(), mailbox, max, wait_ms, correlation_id)
+        return self._arrived(await self._link.ask(frame, patient=patient))
+
+    def _arrived(self, got: Deliveries) -> list[Lease]:
+        return self._held.arrived(
+            got.mailbox,
+            got.tokens,
+            got.sequences,
+            got.attempts,
+            got.deadlines,
+            got.envelopes,
+            got.lanes,
+            settled=got.settled,
+        )
+
+    def _unclaimed(self, got: Deliveries) -> None:
+        """Whoever asked for these is gone."""
+        if got.tokens and not got.settled:
+            self._link.tell(Settle(self._link.next_ref(), releases=got.tokens))
+
+    def give_back(self, leases: list[Lease]) -> None:
+        tokens = [lease.token for lease in leases]
+        self._held.drop(tokens)
+        self._link.tell(Settle(self._link.next_ref(), releases=tokens))
+
+    async def release(self, tokens: Sequence[int]) -> None:
+        self._held.drop(tokens)
+        await self._link.ask(Settle(self._link.next_ref(), releases=list(tokens)))
+
+    async def expect(self, mailbox: str, correlation_id: str) -> None:
+        await self._call("expect", frames.Correlation(mailbox, correlation_id))
+
+    async def unexpect(self, mailbox: str, correlation_id: str) -> None:
+        await self._call("unexpect", frames.Correlation(mailbox, correlation_id))
+
+    # -- settling
+
+    async def ack(self, tokens: Sequence[int], *, durable: bool = False, drop: bool = False) -> list[int]:
+        given = list(tokens)
+        frame = Settle(self._link.next_ref(), durable=durable)
+        if drop:
+            frame.drops = given
+        else:
+            frame.acks = given
+        answer, repeated = await self._link.ask_again(frame)
+        stale = self._really_stale(answer.stale, repeated) if answer.stale else answer.stale
+        self._held.drop(given)
+        return list(stale)
+
+    async def nack(self, nack: Nack) -> str:
+        item = NackItem(*[getattr(nack, name) for name in NackItem.__struct_fields__])
+        answer, repeated = await self._link.ask_again(Settle(self._link.next_ref(), nacks=[item]))
+        state: str | None = answer.states[0]
+        if state is None and repeated and self._still_ours(nack.token):
+            state = "settled"
+        if state in RETURNED:
+            self._held.returned(nack.token)
+        else:
+            self._held.drop([nack.token])
+        if state is None:
+            raise lost(nack.token)
+        return state
+
+    async def settle(self, token: int, groups: Groups) -> list[Receipt]:
+        given = [(to, list(envelopes)) for to, envelopes in groups]
+        envelopes = [envelope for _, group in given for envelope in group]
+        try:
+            answer, repeated = await self._link.ask_again(frames.Reply(self._link.next_ref(), token, given))
+        except LeaseLost:
+            if not self._still_ours(token):
+                self._held.drop([token])
+                raise
+            # The first answer was lost: both were done in one step, so the ids of the sends are known.
+            answer = await self._link.ask(frames.Send(self._link.next_ref(), given))
+            repeated = True
+        self._held.drop([token])
+        return receipts_from(envelopes, answer.receipts, first=repeated)
+
+    async def extend(self, token: int, ms: int) -> int:
+        deadline = (await self.extend_all([(token, ms)]))[0]
+        if deadline is None:
+            raise lost(token)
+        return deadline
+
+    async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
+        answer = await self._link.ask(Settle(self._link.next_ref(), extends=list(extends)))
+        deadlines: list[int | None] = answer.deadlines
+        gone = [token for (token, _), deadline in zip(extends, deadlines, strict=True) if deadline is None]
+        self._held.drop(gone)
+        return deadlines
+
+    async def complete(self, mailbox: str, sequence: int) -> bool:
+        waits: bool = await self._call("complete", frames.Complete(mailbox, sequence), bool)
+        return waits
+
+    # -- looking after it
+
+    async def dead_letters(self) -> list[DeadLetter]:
+        letters: list[DeadLetter] = await self._call("dead_letters", Nothing(), list[DeadLetter])
+        return letters
+
+    async def redrive(
+        self, letters: Sequence[tuple[str, int]], to: str | None, edit: Edit | None
+    ) -> list[int | None]:
+        named = list(letters)
+        changed = None
+        if edit is not None:
+            changed = edited(await self._call("letters", frames.Letters(named), list[DeadLetter]), edit)
+        sequences: list[int | None] = await self._call(
+            "redrive", frames.Redrive(named, to, changed), list[int | None]
+        )
+        return sequences
+
+    async def purge(self, letters: Sequence[tuple[str, int]]) -> int:
+        purged: int = await self._call("purge", frames.Letters(list(letters)), int)
+        return purged
+
+    async def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int:
+        named = None if ids is None else sorted(ids)
+        changed: int = await self._call("reprioritise", frames.Reprioritise(mailbox, priority, named), int)
+        return changed
+
+    async def set_breaker(self, mailbox: str, *, open: bool) -> None:
+        await self._call("set_breaker", frames.SetBreaker(mailbox, open))
+
+    async def deliver_due(self) -> int:
+        arrived: int = await self._call("deliver_due", Nothing(), int)
+        return arrived
+
+    async def force_delayed(self, mailbox: str | None) -> int:
+        forced: int = await self._call("force_delayed", frames.ForceDelayed(mailbox), int)
+        return forced
+
+    async def stats(self) -> MeshStats:
+        stats: MeshStats = await self._call("stats", Nothing(), MeshStats)
+        return stats
+
+    async def peek(self, mailbox: str, limit: int) -> list[Entry]:
+        rows = await self._call("peek", frames.Peek(mailbox, limit), list[frames.Row])
+        return [frames.entry_of(row) for row in rows]
+
+    async def checkpoint(self) -> int | None:
+        sequence: int | None = await self._call("checkpoint", Nothing(), int | None)
+        return sequence
+
+    async def close(self, *, force: bool = False) -> None:
+        """Say goodbye: what is held goes back unburned. `force` just goes, as a crash would."""
+        await self._link.close(None if force else Goodbye())
+        self._held.clear()
+
+
+def _ms(timeout: float | None) -> int | None:
+    return None if timeout is None else max(0, round(timeout * 1000))

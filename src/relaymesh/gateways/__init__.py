@@ -1,0 +1,1 @@
+"""Other ways into the mesh and out of it. Each speaks to a session, embedded or remote, and nothing below."""

@@ -1,0 +1,81 @@
+"""Deliveries on their way out: from the mesh into `inbox/`, and back if nobody claims them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from relaymesh.gateways.filebus.dead import pretty
+from relaymesh.gateways.filebus.held import INBOX, Held, Place
+from relaymesh.gateways.filebus.names import META, PAYLOAD, PAYLOAD_BYTES, delivery_stem, tier_of
+from relaymesh.gateways.filebus.tree import Tree
+from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.kernel.envelope import Encoding
+from relaymesh.wire.protocol import message_json
+
+ENDINGS = (PAYLOAD, PAYLOAD_BYTES)
+
+
+def put_out(tree: Tree, lease: Lease, mailbox: str, now: int) -> Held:
+    """Write a delivery as files: the payload first, then the meta file that makes it claimable."""
+    envelope = lease.envelope
+    entry = lease.entry
+    stem = delivery_stem(envelope.id, lease.token)
+    tier = tier_of(entry.priority)
+    ending = PAYLOAD_BYTES if envelope.encoding == Encoding.BYTES else PAYLOAD
+    length_ms = max(1, lease.deadline - now)
+    tree.payload.write(stem + ending, envelope.content)
+    tree.tiers[tier].write(stem + META, _meta(lease, mailbox, f"payload/{stem}{ending}", length_ms, now))
+    return Held(
+        stem=stem,
+        token=lease.token,
+        mailbox=mailbox,
+        sequence=entry.sequence,
+        length_ms=length_ms,
+        deadline=lease.deadline,
+        expires_at=_expires_at(lease, now),
+        place=Place(INBOX, tier),
+        moved_at=now,
+        settled=lease.grant.settled,
+    )
+
+
+def _expires_at(lease: Lease, now: int) -> int:
+    """When its time to live is over; 0 for never. A node far away does not say since when it waits."""
+    if lease.entry.due_at:
+        return lease.entry.expires_at
+    return now + lease.envelope.ttl_ms if lease.envelope.ttl_ms else 0
+
+
+def _meta(lease: Lease, mailbox: str, payload: str, length_ms: int, now: int) -> bytes:
+    """The envelope under its protocol names, without its content."""
+    envelope = lease.envelope
+    bare = msgspec.structs.replace(envelope, content=b"null", encoding=Encoding.JSON)
+    words: dict[str, Any] = msgspec.json.decode(
+        message_json(bare, mailbox, lease.entry.accepted_at or now, max(0, lease.attempt - 1))
+    )
+    del words["content"]
+    words["payload"] = payload
+    words["payloadBytes"] = len(envelope.content)
+    words["delivery"] = {
+        "lease": format_token(lease.token),
+        "leaseMs": length_ms,
+        "attempt": lease.attempt,
+        "sequence": lease.entry.sequence,
+        "settled": lease.grant.settled,
+    }
+    return pretty(words)
+
+
+def withdraw(tree: Tree, stem: str, tier: str) -> bool:
+    """Take a delivery back out of `inbox/`. False: a worker was first, and has it."""
+    if not tree.tiers[tier].remove(stem + META):
+        return False
+    drop_payload(tree, stem)
+    return True
+
+
+def drop_payload(tree: Tree, stem: str) -> None:
+    for ending in ENDINGS:
+        tree.payload.remove(stem + ending)

@@ -1,0 +1,43 @@
+"""What the mesh knows of an agent that joined."""
+
+from __future__ import annotations
+
+import msgspec
+
+from relaymesh.kernel.records import AgentRegistered
+
+Said = tuple[str, tuple[str, ...], str, bytes, bool]
+
+
+class Registration(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One agent, as its last `handshake.register` described it."""
+
+    agent: str
+    """Its address, which is also its mailbox."""
+    registered_at: int
+    """When it joined, mesh time in ms. A drain does not change it."""
+    role: str = ""
+    """What it declared itself to be; empty when it declared nothing."""
+    capabilities: tuple[str, ...] = ()
+    protocol: str = ""
+    metadata: bytes = b"{}"
+    """Fields of its own: a JSON object."""
+    draining: bool = False
+
+    @property
+    def said(self) -> Said:
+        return self.role, self.capabilities, self.protocol, self.metadata, self.draining
+
+
+def registration_of(record: AgentRegistered, before: Registration | None) -> Registration:
+    """What the record makes of the agent."""
+    since = before.registered_at if before is not None and record.draining else record.at
+    return Registration(
+        record.mailbox,
+        since,
+        record.role,
+        record.capabilities,
+        record.protocol,
+        record.metadata,
+        record.draining,
+    )

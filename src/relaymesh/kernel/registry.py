@@ -1,0 +1,40 @@
+"""The registry: agents that joined, and what each said of itself. Durable; who is there now is not.
+
+A registered agent has a mailbox. Registering again replaces what it said before and ends a drain;
+saying the same again writes nothing, so a client may do it at every connection.
+"""
+
+from __future__ import annotations
+
+from relaymesh.errors import NotFound
+from relaymesh.kernel.address import name_of
+from relaymesh.kernel.commands import DrainAgent, RegisterAgent
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.records import AgentRegistered, MailboxOpened
+from relaymesh.kernel.registration import Registration
+from relaymesh.kernel.settings import MailboxSettings
+
+
+def register(decision: Decision, command: RegisterAgent) -> Registration:
+    """Open the agent's mailbox if it has none, and note what it says. Answers its registration."""
+    state, agent = decision.state, command.agent
+    if agent not in state.mailboxes:
+        decision.emit(MailboxOpened(1, decision.now, agent, command.settings or MailboxSettings()))
+    known = state.agents.get(agent)
+    said = (command.role, command.capabilities, command.protocol, command.metadata, False)
+    if known is None or known.said != said:
+        decision.emit(AgentRegistered(1, decision.now, agent, *said))
+    decision.after_sync()
+    return state.agents[agent]
+
+
+def drain(decision: Decision, command: DrainAgent) -> Registration:
+    """The agent finishes what it has and is to get no new tasks, until it registers again."""
+    known = decision.state.agents.get(command.agent)
+    if known is None:
+        raise NotFound(f"agent {name_of(command.agent)!r} is not registered", hint="see relaymesh agent list")
+    if not known.draining:
+        said = (known.role, known.capabilities, known.protocol, known.metadata, True)
+        decision.emit(AgentRegistered(1, decision.now, command.agent, *said))
+    decision.after_sync()
+    return decision.state.agents[command.agent]

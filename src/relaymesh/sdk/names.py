@@ -1,0 +1,37 @@
+"""Names as callers write them: a plain one lies in the namespace of the session."""
+
+from __future__ import annotations
+
+from relaymesh.kernel.address import (
+    DEFAULT_NAMESPACE,
+    agent_address,
+    pattern_address,
+    subscription_address,
+    topic_address,
+)
+
+
+class Names:
+    """From names to full addresses; each raises `InvalidEnvelope` for what is none."""
+
+    __slots__ = ("_namespace", "agent")
+
+    def __init__(self, namespace: str = DEFAULT_NAMESPACE) -> None:
+        self._namespace = namespace
+        self.agent = agent_address if namespace == DEFAULT_NAMESPACE else self._agent
+
+    def _agent(self, name: str, what: str = "agent name") -> str:
+        return agent_address(self._full(name), what)
+
+    def topic(self, topic: str) -> str:
+        return topic_address(self._full(topic))
+
+    def pattern(self, pattern: str) -> str:
+        return pattern_address(self._full(pattern))
+
+    def subscription(self, pattern: str, name: str) -> str:
+        return subscription_address(self._full(pattern), name)
+
+    def _full(self, name: str) -> str:
+        plain = bool(name) and "/" not in str(name)
+        return f"{self._namespace}/{name}" if plain and self._namespace != DEFAULT_NAMESPACE else name

@@ -1,0 +1,67 @@
+"""Opening the session a mesh speaks to: a node of this process, or one far away."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from relaymesh.client.connecting import connect, connect_threaded
+from relaymesh.client.discovery import running_node
+from relaymesh.client.settings import RemoteSettings
+from relaymesh.errors import DirectoryInUse
+from relaymesh.node.async_local import AsyncLocalSession
+from relaymesh.node.clock import Clock
+from relaymesh.node.local import LocalSession
+from relaymesh.node.node import Node
+from relaymesh.sdk.place import LocalPlace, RemotePlace
+from relaymesh.sdk.session import AsyncSession, Session
+
+Place = LocalPlace | RemotePlace
+
+
+def open_session(place: Place, clock: Clock | None) -> Session:
+    """Raises `DirectoryInUse` when another process has the directory and no node can be asked there."""
+    if isinstance(place, LocalPlace):
+        try:
+            return LocalSession(Node(place.path, place.settings, clock=clock))
+        except DirectoryInUse as error:
+            place = _node_on(place, error)
+    return connect_threaded(
+        place.url, place.token, place.transport, place.settings, clock=clock, find=place.find
+    )
+
+
+async def open_async_session(place: Place, clock: Clock | None) -> AsyncSession:
+    """The same on a running loop, which it does not block."""
+    if isinstance(place, LocalPlace):
+        try:
+            return AsyncLocalSession(await asyncio.to_thread(Node, place.path, place.settings, clock=clock))
+        except DirectoryInUse as error:
+            place = await asyncio.to_thread(_node_on, place, error)
+    return await connect(
+        place.url, place.token, place.transport, place.settings, clock=clock, find=place.find
+    )
+
+
+def _node_on(place: LocalPlace, error: DirectoryInUse) -> RemotePlace:
+    """The node that runs on the directory, if there is one and nothing but it is wanted."""
+    assert place.path is not None
+    found = running_node(place.path)
+    if found is None:
+        raise DirectoryInUse(
+            error.message,
+            hint="stop the other process, or let relaymesh serve have the directory: every process can then "
+            "use it, by its path or its URL",
+        ) from error
+    if not place.plain:
+        raise DirectoryInUse(
+            f"{error.message}, and its node has settings of its own",
+            hint=f"leave out durability and settings to use the node at {found.url}",
+        ) from error
+    return RemotePlace(
+        url=found.url,
+        token=found.token,
+        transport="websocket",
+        settings=RemoteSettings(),
+        find=partial(running_node, place.path),
+    )

@@ -1,0 +1,112 @@
+"""AsyncAPI 3 of the WebSocket, made from the types of its frames.
+
+It describes the JSON protocol. The binary one has the same operations, with messages and deliveries in
+the journal's own encoding: it is for this package's client, not for strangers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+
+from relaymesh.server.schemas import opened
+from relaymesh.server.version import VERSION
+from relaymesh.server.ws import text
+from relaymesh.wire import frames
+from relaymesh.wire.message import Message
+
+REF = "#/components/schemas/{name}"
+
+
+NODE_FRAMES: tuple[type[msgspec.Struct], ...] = (
+    frames.Welcome,
+    text.Receipts,
+    text.Deliveries,
+    text.Settled,
+    frames.Result,
+    frames.Problem,
+    frames.Pong,
+    frames.Beat,
+    frames.GoingAway,
+)
+
+
+def asyncapi() -> dict[str, Any]:
+    """The whole document: one channel, what a client may send on it, and what it gets."""
+    client, node = get_args(text.ClientFrame), NODE_FRAMES
+    _, schemas = msgspec.json.schema_components([_shown(kind) for kind in (*client, *node)], ref_template=REF)
+    opened(schemas)
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "RelayMesh",
+            "version": VERSION,
+            "description": "One frame is one operation: `op` says which, `ref` joins question and answer.",
+        },
+        "defaultContentType": "application/json",
+        "channels": {
+            "socket": {
+                "address": frames.PATH,
+                "description": (
+                    f"Subprotocols `{frames.SUBPROTOCOL_JSON}` (text frames) and"
+                    f" `{frames.SUBPROTOCOL_MSGPACK}` (binary frames). A bearer token opens it."
+                ),
+                "messages": {
+                    name_of(kind): {"$ref": f"#/components/messages/{name_of(kind)}"}
+                    for kind in (*client, *node)
+                },
+            }
+        },
+        "operations": {
+            "fromClient": _operation("receive", "What a client sends.", client),
+            "fromNode": _operation("send", "What the node sends.", node),
+        },
+        "components": {
+            "messages": {name_of(kind): _message(kind) for kind in (*client, *node)},
+            "schemas": schemas,
+        },
+    }
+
+
+def _shown(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The frame with anything, or a message, where it holds raw JSON: a schema cannot show that."""
+    fields = msgspec.structs.fields(kind)
+    if all(each.type not in {msgspec.Raw, list[msgspec.Raw]} for each in fields):
+        return kind
+    config = kind.__struct_config__
+    shown: list[Any] = [_field(each) for each in fields]
+    copy = msgspec.defstruct(
+        kind.__name__, shown, kw_only=True, tag_field=config.tag_field, tag=config.tag, rename="camel"
+    )
+    copy.__doc__ = kind.__doc__
+    return copy
+
+
+def _field(field: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    if field.type is msgspec.Raw:
+        return field.name, Any, None
+    kind = list[Message] if field.type == list[msgspec.Raw] else field.type
+    return (field.name, kind) if field.required else (field.name, kind, field.default)
+
+
+def name_of(kind: type) -> str:
+    """The frame's `op`."""
+    tag = kind.__struct_config__.tag  # type: ignore[attr-defined]
+    assert isinstance(tag, str), "frames are tagged with words"
+    return tag
+
+
+def _message(kind: type) -> dict[str, Any]:
+    summary = " ".join((kind.__doc__ or "").split())
+    payload = {"$ref": REF.format(name=kind.__name__)}
+    return {"name": name_of(kind), "payload": payload, **({"summary": summary} if summary else {})}
+
+
+def _operation(action: str, summary: str, kinds: tuple[type, ...]) -> dict[str, Any]:
+    return {
+        "action": action,
+        "summary": summary,
+        "channel": {"$ref": "#/channels/socket"},
+        "messages": [{"$ref": f"#/channels/socket/messages/{name_of(kind)}"} for kind in kinds],
+    }

@@ -1,0 +1,94 @@
+"""Error codes: which condition gives which, as what HTTP status, and whether the same call may work later.
+
+The first six are the Mailbox protocol's; the others are this mesh's. Over HTTP a refusal is a problem
+document with `code`, over the WebSocket a `problem` frame with the same code. A sender that asked with
+`requiresAck` is also told by a message how its message ended:
+
+- `ack`, once: when the receiver acked, or the failure contract counts its failure as done;
+- `nack`, once: when the message became a dead letter, was dropped or expired. Never for an attempt that
+  is tried again. Whoever sent a `question` is told in any case.
+
+Both go to `replyTo`, else to the sender.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from relaymesh import errors
+from relaymesh.errors import Refused
+
+
+class AgentBusy(Refused):
+    """The agent takes no new tasks now."""
+
+    code = "AGENT_BUSY"
+    default_hint = "give the task to another agent, or wait until this one registers again"
+
+
+class Code(msgspec.Struct, frozen=True):
+    """One row of the table."""
+
+    name: str
+    status: int
+    """HTTP status; 0: only ever the code inside a `nack` message."""
+    retryable: bool
+    when: str
+    protocol: bool = False
+    """Whether it is one of the Mailbox protocol's six."""
+
+
+CODES: tuple[Code, ...] = (
+    Code(
+        "AGENT_BUSY", 409, True,
+        "`task_assign` to an agent that is draining. In a nack: the receiver took the message and did not"
+        " settle it in time, or its subscription was full",
+        protocol=True,
+    ),
+    Code(
+        "AGENT_OFFLINE", 0, True,
+        "Only in a nack: nobody took the message before its time to live ended. Mail to an offline agent"
+        " waits until then",
+        protocol=True,
+    ),
+    Code(
+        "INVALID_MESSAGE", 400, False,
+        "A field is missing, malformed or out of range; the content is not sound JSON; the type is unknown,"
+        " a control frame, or goes in another direction",
+        protocol=True,
+    ),
+    Code(
+        "TASK_NOT_FOUND", 0, False,
+        "Only in a nack: a receiver refused a message of a task it does not know, with this code",
+        protocol=True,
+    ),
+    Code(
+        "UNAUTHORIZED", 401, False,
+        "No valid credential (401), or one that does not allow this (403): another sender, another mailbox,"
+        " another namespace",
+        protocol=True,
+    ),
+    Code("RATE_LIMITED", 429, True, "Too many writes of one credential; `Retry-After` says when", True),
+    Code("UNKNOWN_RECIPIENT", 404, False, "There is no mailbox of that name: nobody registered or opened it"),
+    Code("NOT_FOUND", 404, False, "No such agent, message, dead letter, subscription or path"),
+    Code("CONFLICT", 409, False, "The id was used before, with other content"),
+    Code("LEASE_LOST", 409, False, "The token is stale: the lease ended or was settled"),
+    Code("PAYLOAD_TOO_LARGE", 413, False, "The content, or the whole body, is over its limit"),
+    Code("MAILBOX_FULL", 429, True, "The mailbox, or a subscription of the topic, has no room"),
+    Code("INVALID_SETTINGS", 400, False, "A setting of a mailbox or subscription is out of its range"),
+    Code("METHOD_NOT_ALLOWED", 405, False, "The path is there, for other methods"),
+    Code("WRONG_CONTENT_TYPE", 415, False, "A body that does not say it is JSON"),
+    Code("STORE_LAGGING", 503, True, "The store is too far behind to take more"),
+    Code("CLOSED", 503, False, "The node is stopping"),
+    Code("JOURNAL_POISONED", 503, False, "The disk failed; the node must be started again"),
+    Code("DISK_FLOOR", 507, True, "The disk is too full to accept messages; acks and reads still work"),
+    Code("INTERNAL", 500, False, "A mistake of the node itself; never the answer to anything a client sends"),
+)  # fmt: skip
+
+BY_NAME: dict[str, Code] = {row.name: row for row in CODES}
+
+
+def classes() -> dict[str, type[errors.MeshError]]:
+    """The classes of the error tree, by code."""
+    kinds = [getattr(errors, name) for name in errors.__all__]
+    return {kind.code: kind for kind in kinds if issubclass(kind, errors.MeshError)}

@@ -1,0 +1,60 @@
+"""What the server says about itself: OpenAPI, AsyncAPI, the schemas, and a page to read.
+
+None of it holds data of the mesh, so none of it needs a credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from relaymesh.server.asyncapi import asyncapi
+from relaymesh.server.exchange import Exchange, Reply
+from relaymesh.server.openapi import openapi
+from relaymesh.server.reference_page import reference_page
+from relaymesh.server.routing import Operation
+from relaymesh.server.schemas import SCHEMA_FILES, as_text, schemas
+
+HTML = b"text/html; charset=utf-8"
+SCHEMA = b"application/schema+json"
+
+PATHS = ("/openapi.json", "/asyncapi.json", "/docs", *(f"/schemas/{name}" for name in SCHEMA_FILES))
+"""Open to everybody."""
+
+
+class Documents:
+    """The documents of one routing table, made when the first of them is asked for."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._operations = operations
+        self._replies: dict[str, Reply] = {}
+
+    @property
+    def routes(self) -> list[Operation]:
+        """One for each path."""
+        return [Operation("GET", path, self.show) for path in PATHS]
+
+    async def show(self, exchange: Exchange) -> Reply:
+        """The document of this path."""
+        if not self._replies:
+            self._replies = self._made()
+        path: str = exchange.scope["path"]
+        return self._replies[path]
+
+    def _made(self) -> dict[str, Reply]:
+        document = openapi(self._operations)
+        return {
+            "/openapi.json": Reply(200, msgspec.json.encode(document)),
+            "/asyncapi.json": Reply(200, msgspec.json.encode(asyncapi())),
+            "/docs": Reply(200, reference_page(document).encode(), HTML),
+            **{
+                f"/schemas/{name}": Reply(200, as_text(schema).encode(), SCHEMA)
+                for name, schema in schemas().items()
+            },
+        }
+
+
+def document_routes(operations: Sequence[Operation]) -> list[Operation]:
+    """Routes to the documents of these operations, to stand behind them in the routing table."""
+    return Documents(operations).routes

@@ -1,0 +1,174 @@
+"""One HTTP request and its answer, straight on ASGI: a body is read once, decoded into its type, answered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+import msgspec
+
+from relaymesh.errors import InvalidEnvelope, PayloadTooLarge
+from relaymesh.server.problem import UnsupportedMediaType
+from relaymesh.server.security.principal import Principal, principal_of
+from relaymesh.server.served import Served
+
+Scope = MutableMapping[str, Any]
+Event = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Event]]
+Send = Callable[[Event], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+T = TypeVar("T")
+
+JSON = b"application/json"
+INTEGER_HINT = "an integer is written without a decimal point: 5, not 5.0"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Disconnected(Exception):
+    """The client went away before its request was whole: there is nobody to answer."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer that is more than a body with status 200."""
+
+    status: int
+    body: bytes
+    media_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Exchange:
+    """What an endpoint gets: who asks, for what, and with which body."""
+
+    __slots__ = ("_receive", "_send", "parameters", "scope", "served")
+
+    def __init__(
+        self, served: Served, scope: Scope, receive: Receive, send: Send, parameters: dict[str, str]
+    ) -> None:
+        self.served = served
+        self.scope = scope
+        self.parameters = parameters
+        self._receive = receive
+        self._send = send
+
+    @property
+    def principal(self) -> Principal:
+        return principal_of(self.scope)
+
+    # -- the request
+
+    async def body(self) -> bytes:
+        """The whole body; it must say that it is JSON."""
+        event = await self._receive()
+        self._still_there(event)
+        data: bytes = event.get("body", b"")
+        if event.get("more_body", False):
+            data = await self._rest(data)
+        self._check_size(len(data))
+        if data:
+            self._check_media_type()
+        return data
+
+    async def _rest(self, first: bytes) -> bytes:
+        parts, size, more = [first], len(first), True
+        while more:
+            event = await self._receive()
+            self._still_there(event)
+            parts.append(event.get("body", b""))
+            size += len(parts[-1])
+            self._check_size(size)
+            more = event.get("more_body", False)
+        return b"".join(parts)
+
+    def _still_there(self, event: Event) -> None:
+        if event["type"] == "http.disconnect":
+            raise Disconnected
+
+    def _check_size(self, size: int) -> None:
+        most = self.served.settings.body_bytes_max
+        if size > most:
+            raise PayloadTooLarge(
+                f"the body is larger than {most} bytes",
+                hint="send it in several requests, or a reference to it",
+            )
+
+    def _check_media_type(self) -> None:
+        for name, value in self.scope["headers"]:
+            if name == b"content-type":
+                media_type = value.partition(b";")[0].strip().lower()
+                if media_type == JSON or (
+                    media_type.startswith(b"application/") and media_type.endswith(b"+json")
+                ):
+                    return
+                raise UnsupportedMediaType(f"the body is {media_type.decode('latin-1')[:80]!r}, not JSON")
+        raise UnsupportedMediaType("the body does not say what it is")
+
+    async def decode(self, kind: type[T]) -> T:
+        """The body as a request of this kind; no body at all is an empty object."""
+        return decode_body(await self.body() or b"{}", kind)
+
+    def query(self) -> dict[str, list[str]]:
+        """The query of the URL. Raises for one that is not text."""
+        text = self.scope.get("query_string", b"")
+        if not text:
+            return {}
+        try:
+            return parse_qs(
+                text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=1_000
+            )
+        except ValueError:
+            raise InvalidEnvelope("the query of the URL cannot be read") from None
+
+    def query_into(self, kind: type[T], names: dict[str, str], *, many: frozenset[str] = frozenset()) -> T:
+        """The query as a request of this kind: `names` maps its parameters to fields."""
+        given: dict[str, Any] = {}
+        for name, values in self.query().items():
+            field = names.get(name)
+            if field is None:
+                raise InvalidEnvelope(
+                    f"there is no query parameter {name[:80]!r}", hint=f"there are {', '.join(names)}"
+                )
+            if name not in many and len(values) > 1:
+                raise InvalidEnvelope(f"query parameter {name!r} is given {len(values)} times")
+            given[field] = values if name in many else values[0]
+        try:
+            return msgspec.convert(given, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidEnvelope(f"the query of the URL: {error}") from None
+
+    async def disconnected(self) -> None:
+        """Come back when the client has gone away. Only after the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    # -- the answer
+
+    async def answer(self, status: int, headers: Headers, body: bytes) -> None:
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def reply(self, reply: Reply | msgspec.Struct) -> None:
+        if not isinstance(reply, Reply):
+            reply = Reply(200, _encode(reply))
+        length = str(len(reply.body)).encode()
+        headers = [(b"content-type", reply.media_type), (b"content-length", length), *reply.headers]
+        await self.answer(reply.status, headers, reply.body)
+
+
+def accepted(answer: msgspec.Struct) -> Reply:
+    """202: the message is in the mesh's hands, and will be delivered."""
+    return Reply(202, _encode(answer))
+
+
+def decode_body(data: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """JSON into its type. Raises `InvalidEnvelope`, naming the field."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        hint = INTEGER_HINT if "`int`, got `float`" in str(error) else None
+        raise InvalidEnvelope(f"the body: {error}", hint=hint) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidEnvelope(f"the body is not sound JSON: {error}") from None

@@ -1,0 +1,170 @@
+"""Messages on their way in: parsed, stamped with the credential's sender, grouped by recipient."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from relaymesh.errors import InvalidEnvelope
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.step import Receipt
+from relaymesh.server.exchange import decode_body
+from relaymesh.server.security.principal import Principal
+from relaymesh.server.served import Served
+from relaymesh.wire.api import ReceiptBody
+from relaymesh.wire.envelope import iso
+from relaymesh.wire.protocol import Incoming, parse_message
+
+BATCH_MAX = 10_000
+"""Messages of one request."""
+TURN = 200
+"""Messages that are parsed without a pause: a few milliseconds' worth."""
+
+
+def messages_in(body: bytes) -> tuple[list[msgspec.Raw], bool]:
+    """The messages of a body, and whether it was a batch: an array is one, an object is a message."""
+    if body[:64].lstrip()[:1] != b"[":
+        if not body.strip():
+            raise InvalidEnvelope("the body is empty", hint="send one message, or an array of them")
+        return [msgspec.Raw(body)], False
+    messages = decode_body(body, list[msgspec.Raw])
+    if not 1 <= len(messages) <= BATCH_MAX:
+        raise InvalidEnvelope(f"a batch has 1 to {BATCH_MAX} messages, not {len(messages)}")
+    return messages, True
+
+
+class Intake:
+    """Checked messages in the order they came, and by recipient."""
+
+    __slots__ = ("_order", "groups", "minted", "notes")
+
+    def __init__(self, served: Served, principal: Principal, messages: Sequence[Incoming]) -> None:
+        self.notes: dict[int, tuple[str, ...]] = {}
+        self.minted = True
+        stamps = Stamps(served, principal)
+        by_recipient: dict[str, list[Envelope]] = {}
+        order: dict[str, list[int]] = {}
+        for i, incoming in enumerate(messages):
+            if incoming.to is None:
+                raise _at(i, messages, InvalidEnvelope("`to` is missing: name the agent it is for"))
+            to = stamps.recipient(incoming.to)
+            by_recipient.setdefault(to, []).append(stamps.stamped(incoming, to))
+            order.setdefault(to, []).append(i)
+            self.minted = self.minted and not incoming.given_id
+            if incoming.notes:
+                self.notes[i] = incoming.notes
+        self.groups = list(by_recipient.items())
+        self._order = [i for positions in order.values() for i in positions]
+
+    def receipts(self, given: Sequence[Receipt]) -> list[ReceiptBody]:
+        """Receipts came by recipient; give them back in the order of the messages."""
+        if len(self.groups) == 1:
+            return [receipt_body(receipt, self.notes.get(i)) for i, receipt in enumerate(given)]
+        ordered = sorted(zip(self._order, given, strict=True), key=lambda pair: pair[0])
+        return [receipt_body(receipt, self.notes.get(i)) for i, receipt in ordered]
+
+
+class TopicIntake:
+    """The same for messages to one topic."""
+
+    __slots__ = ("envelopes", "minted", "notes")
+
+    def __init__(self, served: Served, principal: Principal, messages: Sequence[Incoming]) -> None:
+        self.notes: dict[int, tuple[str, ...]] = {}
+        self.envelopes: list[Envelope] = []
+        self.minted = True
+        stamps = Stamps(served, principal)
+        for i, incoming in enumerate(messages):
+            if incoming.to is not None:
+                raise _at(
+                    i, messages, InvalidEnvelope("`to` is given: a topic's subscribers are its recipients")
+                )
+            self.envelopes.append(stamps.stamped(incoming, None))
+            self.minted = self.minted and not incoming.given_id
+            if incoming.notes:
+                self.notes[i] = incoming.notes
+
+    def receipts(self, given: Sequence[Receipt]) -> list[ReceiptBody]:
+        return [receipt_body(receipt, self.notes.get(i)) for i, receipt in enumerate(given)]
+
+
+async def parsed(served: Served, messages: Sequence[msgspec.Raw]) -> list[Incoming]:
+    """Messages, checked one by one. A large batch lets others have their turn in between."""
+    ids = _new_ids(served, len(messages))
+    limit, ttl_ms = served.session.payload_bytes_max, served.roster.config.ttl_ms
+    incoming = []
+    for i, message in enumerate(messages):
+        if i % TURN == TURN - 1:
+            await asyncio.sleep(0)
+        try:
+            incoming.append(parse_message(message, new_id=lambda: next(ids), limit=limit, ttl_ms=ttl_ms))
+        except InvalidEnvelope as error:
+            raise _at(i, messages, error) from None
+    return incoming
+
+
+def _new_ids(served: Served, count: int) -> Iterator[str]:
+    """None is made before the first is needed: most senders give their own."""
+    yield from served.session.new_ids(count)
+
+
+def _at(i: int, messages: Sequence[object], error: InvalidEnvelope) -> InvalidEnvelope:
+    """Which message of a batch it was."""
+    if len(messages) == 1:
+        return error
+    return InvalidEnvelope(f"message {i}: {error.message}", hint=error.hint)
+
+
+class Stamps:
+    """Names in one request, as the credential may use them: each is looked at once."""
+
+    __slots__ = ("_principal", "_recipients", "_roster", "_senders", "_served")
+
+    def __init__(self, served: Served, principal: Principal) -> None:
+        self._served = served
+        self._roster = served.roster
+        self._principal = principal
+        self._recipients: dict[str, str] = {}
+        self._senders: dict[str | None, str] = {}
+
+    def recipient(self, to: str) -> str:
+        address = self._recipients.get(to)
+        if address is None:
+            address = self._recipients[to] = self._principal.address(to, "to")
+        return address
+
+    def stamped(self, incoming: Incoming, to: str | None) -> Envelope:
+        """The envelope in the name of the credential, if such a message may go from there to `to`."""
+        envelope = incoming.envelope
+        sender = self._sender(incoming.sender)
+        self._roster.check_message(envelope.type, sender, to)
+        reply_to = envelope.reply_to
+        if reply_to is not None:
+            reply_to = self._principal.address(reply_to, "metadata.replyTo")
+        return msgspec.structs.replace(envelope, sender=sender, reply_to=reply_to)
+
+    def _sender(self, given: str | None) -> str:
+        sender = self._senders.get(given)
+        if sender is None:
+            sender = self._senders[given] = self._principal.sender(given)
+            heard(self._served, sender)
+        return sender
+
+
+def heard(served: Served, agent: str) -> None:
+    """Whatever a registered agent does is a sign of life."""
+    if served.roster.registration(agent) is not None:
+        served.roster.presence.heard(agent, served.now)
+
+
+def receipt_body(receipt: Receipt, notes: tuple[str, ...] | None = None) -> ReceiptBody:
+    return ReceiptBody(
+        message_id=receipt.id,
+        sequence=receipt.sequence,
+        duplicate=receipt.duplicate,
+        targets=receipt.targets,
+        scheduled_delivery_time=iso(receipt.due) if receipt.due else msgspec.UNSET,
+        notes=list(notes) if notes else msgspec.UNSET,
+    )

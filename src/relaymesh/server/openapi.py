@@ -1,0 +1,236 @@
+"""OpenAPI 3.1 of the HTTP API, made from the routing table and the types of its bodies.
+
+Each operation's words are its endpoint's docstring, its answer the endpoint's return type. What the
+table of routes cannot say stands in `DETAILS`: the request, the query, and answers that are no plain body.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, get_type_hints
+
+import msgspec
+from msgspec import field
+
+from relaymesh.server.codes import CODES
+from relaymesh.server.routing import Operation
+from relaymesh.server.schemas import opened
+from relaymesh.server.version import VERSION
+from relaymesh.wire import api
+from relaymesh.wire.message import Message
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+REF = "#/components/schemas/{name}"
+
+NAME_IN_PATH = {"type": "string", "minLength": 1, "maxLength": 257}
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True):
+    """What the routing table does not say of an operation."""
+
+    request: tuple[Any, ...] = ()
+    """What the body may be: one of these."""
+    body_required: bool = True
+    query: dict[str, Any] = field(default_factory=dict)
+    """Schemas by parameter."""
+    status: int = 200
+    answer: tuple[Any, ...] = ()
+    """What a good answer may be, where the endpoint returns a `Reply`."""
+    text: bool = False
+    public: bool = False
+    """Whether it needs no credential."""
+    problems: tuple[int, ...] = ()
+    """Statuses beside those every operation has."""
+
+
+def _whole(least: int, most: int, default: int, description: str) -> dict[str, Any]:
+    return {
+        "type": "integer",
+        "minimum": least,
+        "maximum": most,
+        "default": default,
+        "description": description,
+    }
+
+
+WAIT_FOR_ROOM = {
+    "timeout_ms": _whole(0, 60_000, 0, "How long to wait for room in a full mailbox before 429.")
+}
+RECEIVING = {
+    "max": _whole(1, 1_000, 1, "At most so many deliveries."),
+    "wait_ms": _whole(0, 60_000, 0, "How long to wait when nothing is ready."),
+    "correlation_id": {"type": "string", "minLength": 1, "maxLength": 512},
+    "holder": {"type": "string", "minLength": 1, "maxLength": 128},
+}
+LETTERS = {
+    "receiver": {"type": "string", "description": "Mailbox it died in: address or name."},
+    "sender": {"type": "string", "description": "Who sent it: address or name."},
+    "reason": {"type": "string", "description": "retries_exhausted, not_retryable, ttl_expired, …"},
+    "code": {"type": "string", "description": "Error code of the last failure."},
+    "id": {"type": "array", "items": {"type": "string"}, "description": "Message ids."},
+    "since": {"type": "string", "format": "date-time", "description": "Died at or after this time."},
+    "until": {"type": "string", "format": "date-time", "description": "Died before this time."},
+    "status": {"enum": ["pending", "redriven", "all"], "default": "pending"},
+    "limit": _whole(1, 10_000, 100, "At most so many."),
+}
+SENDING = Details(
+    request=(Message, list[Message]),
+    query=WAIT_FOR_ROOM,
+    status=202,
+    answer=(api.ReceiptBody, api.ReceiptsAnswer),
+    problems=(409, 507),
+)
+
+DETAILS: dict[tuple[str, str], Details] = {
+    ("POST", "/v1/messages"): SENDING,
+    ("POST", "/v1/topics/{topic}/messages"): SENDING,
+    ("POST", "/v1/settle"): Details(request=(api.SettleRequest,), problems=(507,)),
+    ("POST", "/v1/mailboxes/{mailbox}/receive"): Details(
+        request=(api.ReceiveRequest,), body_required=False, query=RECEIVING
+    ),
+    ("POST", "/v1/mailboxes/{mailbox}/complete"): Details(request=(api.CompleteRequest,)),
+    ("POST", "/v1/mailboxes/{mailbox}/expect"): Details(request=(api.ExpectRequest,)),
+    ("POST", "/v1/mailboxes/{mailbox}/unexpect"): Details(request=(api.ExpectRequest,)),
+    ("POST", "/v1/mailboxes/{mailbox}/reprioritise"): Details(request=(api.ReprioritiseRequest,)),
+    ("PUT", "/v1/mailboxes/{mailbox}/breaker"): Details(request=(api.BreakerRequest,)),
+    ("PUT", "/v1/mailboxes/{mailbox}"): Details(
+        request=(api.OpenMailboxRequest,), body_required=False, problems=(507,)
+    ),
+    ("GET", "/v1/mailboxes/{mailbox}"): Details(query={"limit": _whole(0, 1_000, 20, "At most so many.")}),
+    ("PUT", "/v1/topics/{topic}/subscriptions/{name}"): Details(
+        request=(api.SubscribeRequest,), body_required=False, problems=(507,)
+    ),
+    ("POST", "/v1/agents"): Details(request=(api.RegisterRequest,), problems=(507,)),
+    ("POST", "/v1/agents/{name}/heartbeat"): Details(request=(api.HeartbeatRequest,), body_required=False),
+    ("GET", "/v1/dead-letters"): Details(query=LETTERS),
+    ("POST", "/v1/dead-letters/redrive"): Details(request=(api.RedriveRequest,), problems=(409, 507)),
+    ("POST", "/v1/dead-letters/purge"): Details(request=(api.PurgeRequest,)),
+    ("POST", "/v1/delayed/deliver"): Details(request=(api.ForceDelayedRequest,), body_required=False),
+    ("GET", "/metrics"): Details(text=True),
+    ("GET", "/healthz"): Details(public=True),
+    ("GET", "/readyz"): Details(public=True, answer=(api.ReadyAnswer,)),
+}
+
+
+def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
+    """The whole document."""
+    rows = [(row, path_of(row.path)) for row in operations]
+    components = _components(rows)
+    paths: dict[str, dict[str, Any]] = {}
+    for row, path in rows:
+        paths.setdefault(path, {})[row.method.lower()] = _operation(row, path)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "RelayMesh",
+            "version": VERSION,
+            "description": "Mailbox protocol 1.1 over HTTP. An error is a problem document (RFC 9457).",
+        },
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "paths": paths,
+        "security": [{"token": []}],
+        "components": {
+            "schemas": components,
+            "responses": {str(status): _problem(status) for status in sorted(statuses())},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def path_of(path: str) -> str:
+    """The path as OpenAPI writes it; a name that holds a slash is percent-encoded by clients."""
+    return re.sub(r"\{(\w+):path\}", r"{\1}", path)
+
+
+def statuses() -> set[int]:
+    """Every status a refusal can have."""
+    return {row.status for row in CODES if row.status} | {403}
+
+
+def _problem(status: int) -> dict[str, Any]:
+    rows = [row for row in CODES if row.status == status or (status == 403 and row.status == 401)]
+    words = "; ".join(f"`{row.name}`: {row.when}" for row in rows)
+    return {"description": words, "content": {PROBLEM: {"schema": {"$ref": REF.format(name="ProblemBody")}}}}
+
+
+def _answers(row: Operation, details: Details) -> tuple[Any, ...]:
+    if details.answer or details.text:
+        return details.answer
+    return (get_type_hints(row.endpoint)["return"],)
+
+
+def _components(rows: Sequence[tuple[Operation, str]]) -> dict[str, Any]:
+    kinds: list[Any] = [api.ProblemBody]
+    for row, path in rows:
+        details = DETAILS.get((row.method, path), Details())
+        kinds += [*details.request, *_answers(row, details)]
+    _, components = msgspec.json.schema_components(kinds, ref_template=REF)
+    opened(components)
+    return components
+
+
+def _schema(kinds: tuple[Any, ...]) -> dict[str, Any]:
+    schemas, _ = msgspec.json.schema_components(kinds, ref_template=REF)
+    return schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
+
+
+def _operation(row: Operation, path: str) -> dict[str, Any]:
+    details = DETAILS.get((row.method, path), Details())
+    summary, _, description = (inspect.getdoc(row.endpoint) or "").partition("\n\n")
+    operation: dict[str, Any] = {
+        "operationId": f"{row.endpoint.__module__.rpartition('.')[2]}.{row.endpoint.__name__}",
+        "summary": " ".join(summary.split()),
+        "tags": [_tag(path)],
+        "responses": _responses(row, path, details),
+    }
+    if description:
+        operation["description"] = description
+    parameters = _parameters(path, details)
+    if parameters:
+        operation["parameters"] = parameters
+    if details.request:
+        operation["requestBody"] = {
+            "required": details.body_required,
+            "content": {JSON: {"schema": _schema(details.request)}},
+        }
+    if details.public:
+        operation["security"] = []
+    return operation
+
+
+def _tag(path: str) -> str:
+    parts = path.strip("/").split("/")
+    return parts[1] if parts[0] == "v1" else "node"
+
+
+def _parameters(path: str, details: Details) -> list[dict[str, Any]]:
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": NAME_IN_PATH}
+        for name in re.findall(r"\{(\w+)\}", path)
+    ]
+    return in_path + [
+        {"name": name, "in": "query", "required": False, "schema": schema}
+        for name, schema in details.query.items()
+    ]
+
+
+def _responses(row: Operation, path: str, details: Details) -> dict[str, Any]:
+    media = TEXT if details.text else JSON
+    schema = {"type": "string"} if details.text else _schema(_answers(row, details))
+    good = {"description": "Done", "content": {media: {"schema": schema}}}
+    responses: dict[str, Any] = {str(details.status): good}
+    if path == "/readyz":
+        responses["503"] = {"description": "Messages are not taken now", "content": good["content"]}
+    if details.public:
+        refused = {400, 403, 405, 429}
+    else:
+        refused = {400, 401, 403, 405, 429, 503, *details.problems}
+        refused |= {404, 409} if "{" in path or details.request else set()
+        refused |= {413, 415} if row.method in {"POST", "PUT", "DELETE"} else set()
+    for status in sorted(refused):
+        responses.setdefault(str(status), {"$ref": f"#/components/responses/{status}"})
+    return responses

@@ -1,0 +1,19 @@
+"""How much goes into one answer. What lies beyond it comes with the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+ANSWER_BYTES_MAX = 67_108_864
+"""Content of messages in one answer (64 MiB). A single message always fits."""
+
+
+def portion(sizes: Iterable[int], most: int = ANSWER_BYTES_MAX) -> int:
+    """How many of these, from the first, go into one answer: at least one if there are any."""
+    total = count = 0
+    for size in sizes:
+        total += size
+        if count and total > most:
+            break
+        count += 1
+    return count

@@ -1,0 +1,149 @@
+"""The roster: agents that joined (durable, in the kernel's registry) and whether they are there (presence).
+
+Routes and connections ask it for everything about agents; it checks what an agent says of itself, and
+which messages may go from whom to whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from relaymesh.errors import InvalidEnvelope, NotFound
+from relaymesh.kernel.address import name_of
+from relaymesh.kernel.commands import Command, DrainAgent, RegisterAgent
+from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.registration import Registration
+from relaymesh.server.codes import AgentBusy
+from relaymesh.server.presence import Presence, PresenceState
+from relaymesh.server.reliability import ReliabilityConfig
+from relaymesh.wire.content import encode_content
+from relaymesh.wire.envelope import check_text
+from relaymesh.wire.types import ROLES, Role, check_direction, role_or_default
+
+METADATA_BYTES_MAX = 65_536
+CAPABILITIES_MAX = 64
+VERSIONS_SPOKEN = ("1.0", "1.1")
+"""Versions of the protocol this node speaks, the newest last."""
+
+_version = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.\d{1,4})?\Z", re.ASCII)
+
+
+class Core(Protocol):
+    """What the roster needs of a node's core."""
+
+    def execute(self, command: Command) -> Any: ...
+    def read(self, look: Callable[[Kernel], Any]) -> Any: ...
+
+
+def negotiate(version: str) -> str:
+    """The version both sides speak: 1.x is understood, and no later minor version than ours is used.
+
+    Raises `InvalidEnvelope` for another major version, naming those that are spoken here.
+    """
+    parts = _version.match(version)
+    if parts is None:
+        raise InvalidEnvelope(f"protocolVersion {version[:40]!r} is no version", hint="say 1.1 or 1.1.0")
+    major, minor = int(parts[1]), int(parts[2] or 0)
+    if major != 1:
+        raise InvalidEnvelope(
+            f"protocol {version} is not spoken here", hint=f"this node speaks {', '.join(VERSIONS_SPOKEN)}"
+        )
+    return VERSIONS_SPOKEN[min(minor, len(VERSIONS_SPOKEN) - 1)]
+
+
+class Roster:
+    """Agents of one node, in all its namespaces."""
+
+    def __init__(self, core: Core, config: ReliabilityConfig | None = None) -> None:
+        self._core = core
+        self.config = config or ReliabilityConfig()
+        self.presence = Presence(self.config.heartbeat_timeout)
+
+    # -- joining and leaving
+
+    async def register(
+        self,
+        agent: str,
+        now: int,
+        *,
+        role: str | None = None,
+        capabilities: Sequence[str] = (),
+        protocol: str = VERSIONS_SPOKEN[-1],
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Registration:
+        """`handshake.register`: checked, made durable, and heard of. Raises `InvalidEnvelope`."""
+        command = RegisterAgent(
+            agent,
+            check_role(role),
+            _capabilities(capabilities),
+            negotiate(protocol),
+            encode_content(dict(metadata or {}), METADATA_BYTES_MAX)[0],
+            self.config.mailbox_settings(),
+        )
+        registration: Registration = await asyncio.to_thread(self._core.execute, command)
+        self.presence.heard(agent, now)
+        return registration
+
+    async def drain(self, agent: str) -> Registration:
+        """No new tasks for it until it registers again. Raises `NotFound` when it never did."""
+        registration: Registration = await asyncio.to_thread(self._core.execute, DrainAgent(agent))
+        return registration
+
+    def heartbeat(self, agent: str, now: int, status: str | None = None) -> None:
+        """Raises `NotFound` for an agent without a mailbox: it must register first."""
+        if not self._core.read(lambda kernel: agent in kernel.state.mailboxes):
+            raise NotFound(f"there is no agent {name_of(agent)!r}", hint="register first: POST /v1/agents")
+        self.presence.heard(agent, now, status)
+
+    # -- looking
+
+    def registration(self, agent: str) -> Registration | None:
+        found: Registration | None = self._core.read(lambda kernel: kernel.state.agents.get(agent))
+        return found
+
+    def registrations(self) -> list[Registration]:
+        """All of them, in the order in which they joined."""
+        found: list[Registration] = self._core.read(lambda kernel: list(kernel.state.agents.values()))
+        return found
+
+    def state(self, agent: str, now: int) -> PresenceState:
+        known = self.registration(agent)
+        draining = known is not None and known.draining
+        return self.presence.state(agent, now, registered=known is not None, draining=draining)
+
+    def role_of(self, agent: str) -> Role:
+        known = self.registration(agent)
+        declared: Any = known.role if known is not None and known.role else None
+        return role_or_default(agent, declared)
+
+    # -- messages
+
+    def check_message(self, type: str, sender: str, recipient: str | None) -> None:
+        """Whether this type may go from one to the other now.
+
+        Raises `InvalidEnvelope` for a direction the protocol does not have, and `AgentBusy` for a task
+        that is given to a draining agent.
+        """
+        check_direction(type, sender, recipient, self.role_of)
+        if type == "task_assign" and recipient is not None:
+            known = self.registration(recipient)
+            if known is not None and known.draining:
+                raise AgentBusy(f"agent {name_of(recipient)!r} is draining and takes no new tasks")
+
+
+def check_role(role: str | None) -> str:
+    """A role as it is registered; empty for none. Raises `InvalidEnvelope`."""
+    if role is None:
+        return ""
+    if role not in ROLES:
+        raise InvalidEnvelope(f"role {role[:64]!r} is none of {', '.join(ROLES)}")
+    return role
+
+
+def _capabilities(capabilities: Sequence[str]) -> tuple[str, ...]:
+    if len(capabilities) > CAPABILITIES_MAX:
+        raise InvalidEnvelope(f"at most {CAPABILITIES_MAX} capabilities, not {len(capabilities)}")
+    return tuple([check_text(each, "capability") for each in capabilities])

@@ -1,0 +1,124 @@
+"""Agents: joining, being heard of, leaving. Who joined is durable; who is there is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from relaymesh.errors import NotFound
+from relaymesh.kernel.address import name_of
+from relaymesh.kernel.registration import Registration
+from relaymesh.server.exchange import Exchange
+from relaymesh.server.served import Served
+from relaymesh.wire.api import AgentBody, AgentsAnswer, HeartbeatAnswer, HeartbeatRequest, RegisterRequest
+from relaymesh.wire.envelope import iso
+
+
+async def register(exchange: Exchange) -> AgentBody:
+    """`handshake.register`: an agent joins, and has a mailbox from now on. Doing it again renews it."""
+    principal, served = exchange.principal, exchange.served
+    principal.require("agent")
+    request = await exchange.decode(RegisterRequest)
+    agent = principal.address(request.name)
+    principal.require_mailbox(agent)
+    registration = await served.roster.register(
+        agent,
+        served.now,
+        role=request.role,
+        capabilities=request.capabilities,
+        protocol=request.protocol_version,
+        metadata=request.metadata,
+    )
+    return _described(served, agent, registration, await _pending(served))
+
+
+async def list_agents(exchange: Exchange) -> AgentsAnswer:
+    """Agents of the credential's namespace: those that joined, and those that only have a mailbox."""
+    principal, served = exchange.principal, exchange.served
+    principal.require("read")
+    pending = await _pending(served)
+    joined = {each.agent: each for each in served.roster.registrations()}
+    agents = sorted(agent for agent in joined.keys() | pending.keys() if principal.sees(agent))
+    return AgentsAnswer(agents=[_described(served, agent, joined.get(agent), pending) for agent in agents])
+
+
+async def show(exchange: Exchange) -> AgentBody:
+    """One agent."""
+    principal, served = exchange.principal, exchange.served
+    agent = principal.address(exchange.parameters["name"])
+    if not principal.allows("read"):
+        principal.require_mailbox(agent)
+    pending = await _pending(served)
+    registration = served.roster.registration(agent)
+    if registration is None and agent not in pending:
+        raise NotFound(f"there is no agent {agent}", hint="GET /v1/agents lists them")
+    return _described(served, agent, registration, pending)
+
+
+async def heartbeat(exchange: Exchange) -> HeartbeatAnswer:
+    """Still there. Answered by `ack`; without one for `heartbeatTimeoutMs` the agent is offline."""
+    served = exchange.served
+    agent = _own(exchange)
+    request = await exchange.decode(HeartbeatRequest)
+    now = served.now
+    served.roster.heartbeat(agent, now, request.status)
+    config = served.roster.config
+    return HeartbeatAnswer(
+        type="ack",
+        now=now,
+        state=served.roster.state(agent, now),
+        heartbeat_interval_ms=config.heartbeat_interval,
+        heartbeat_timeout_ms=config.heartbeat_timeout,
+    )
+
+
+async def drain(exchange: Exchange) -> AgentBody:
+    """The agent finishes what it has and gets no new tasks, until it registers again."""
+    served = exchange.served
+    agent = _own(exchange)
+    await exchange.body()
+    registration = await served.roster.drain(agent)
+    return _described(served, agent, registration, await _pending(served))
+
+
+def _own(exchange: Exchange) -> str:
+    """The agent of the path, which the credential must be, or may act for."""
+    principal = exchange.principal
+    principal.require("agent")
+    agent = principal.address(exchange.parameters["name"])
+    principal.require_mailbox(agent)
+    return agent
+
+
+async def _pending(served: Served) -> dict[str, int]:
+    """Agents' mailboxes, and what they hold."""
+    stats = await served.session.stats()
+    return {mailbox: box.pending for mailbox, box in stats.mailboxes.items() if ":" not in mailbox}
+
+
+def _described(
+    served: Served, agent: str, registration: Registration | None, pending: dict[str, int]
+) -> AgentBody:
+    presence = served.roster.presence
+    last, status = presence.last_heard(agent), presence.status(agent)
+    said: dict[str, Any] = {}
+    if registration is not None:
+        said = {
+            "role": registration.role or None,
+            "capabilities": list(registration.capabilities),
+            "protocol_version": registration.protocol or None,
+            "registered_at": iso(registration.registered_at),
+            "metadata": msgspec.json.decode(registration.metadata),
+        }
+    return AgentBody(
+        name=name_of(agent),
+        address=agent,
+        state=served.roster.state(agent, served.now),
+        registered=registration is not None,
+        pending=pending.get(agent, 0),
+        last_heard_at=UNSET if last is None else iso(last),
+        status=UNSET if status is None else status,
+        **said,
+    )

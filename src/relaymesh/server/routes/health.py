@@ -1,0 +1,97 @@
+"""Whether the node lives, whether it takes messages, and who it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from relaymesh.errors import MeshError
+from relaymesh.server.exchange import Exchange, Reply
+from relaymesh.server.served import Served
+from relaymesh.server.version import PROTOCOL_VERSION, VERSION
+from relaymesh.wire.api import (
+    CheckpointAnswer,
+    HealthAnswer,
+    MailboxStatsBody,
+    NodeAnswer,
+    ReadyAnswer,
+    StatsAnswer,
+)
+from relaymesh.wire.api.receiving import RECEIVE_MAX, WAIT_MS_MAX
+
+
+async def healthz(exchange: Exchange) -> HealthAnswer:  # noqa: ARG001 - every endpoint gets one
+    """The process answers. Says nothing else, to anybody."""
+    return HealthAnswer(status="ok")
+
+
+async def readyz(exchange: Exchange) -> Reply:
+    """200 while messages are taken, 503 with the reasons while they are not."""
+    reasons = not_ready(exchange.served)
+    answer = ReadyAnswer(status="not_ready" if reasons else "ready", reasons=reasons)
+    return Reply(503 if reasons else 200, msgspec.json.encode(answer))
+
+
+def not_ready(served: Served) -> list[str]:
+    """Why a send would be refused now, in words that give nothing away."""
+    node = served.node
+    if node.core.failure is not None or node.closed:
+        return ["the journal takes no more records"]
+    reasons = []
+    if served.stopping.is_set():
+        reasons.append("the node is stopping")
+    if node.projector is not None and node.projector.lagging:
+        reasons.append("the store is behind the journal")
+    try:
+        if not node.core.journal.room(0):
+            reasons.append("the disk is too full")
+    except (MeshError, OSError):
+        reasons.append("the disk does not answer")
+    return reasons
+
+
+async def describe(exchange: Exchange) -> NodeAnswer:
+    """What a client needs to know before it starts."""
+    served = exchange.served
+    return NodeAnswer(
+        version=VERSION,
+        protocol=PROTOCOL_VERSION,
+        now=served.now,
+        epoch=served.node.core.epoch,
+        namespace=exchange.principal.namespace,
+        payload_bytes_max=served.session.payload_bytes_max,
+        body_bytes_max=served.settings.body_bytes_max,
+        receive_max=RECEIVE_MAX,
+        wait_ms_max=WAIT_MS_MAX,
+    )
+
+
+async def stats(exchange: Exchange) -> StatsAnswer:
+    """Counters of every mailbox of the namespace, and of the node. Answers also when the disk does not."""
+    principal = exchange.principal
+    principal.require("read")
+    found = await exchange.served.session.stats()
+    mailboxes = {
+        address: msgspec.convert(box, MailboxStatsBody, from_attributes=True)
+        for address, box in found.mailboxes.items()
+        if principal.sees(address)
+    }
+    return StatsAnswer(
+        mailboxes=mailboxes,
+        sequence=found.sequence,
+        synced=found.synced,
+        epoch=found.epoch,
+        unrouted=found.unrouted,
+        dead_letters=sum(box.dead_letters for box in mailboxes.values()),
+        remembered_ids=found.remembered_ids,
+        journal_bytes=found.journal_bytes,
+        store_lag=found.store_lag,
+    )
+
+
+async def checkpoint(exchange: Exchange) -> CheckpointAnswer:
+    """Write the whole state now, so that the next start need not replay. It happens by itself."""
+    exchange.principal.require("admin")
+    await exchange.body()
+    return CheckpointAnswer(sequence=await asyncio.to_thread(exchange.served.node.checkpoint))

@@ -1,0 +1,65 @@
+"""The journal for those who follow a node from elsewhere: `relaymesh tail`, `journal cat`, a shipper."""
+
+from __future__ import annotations
+
+import asyncio
+
+from relaymesh.errors import NotFound
+from relaymesh.journal import FIRST_SEQUENCE, Disk, Frame, read_frames
+from relaymesh.server.exchange import Exchange
+from relaymesh.server.served import Served
+from relaymesh.wire.api.journal import FRAMES_BYTES_MAX, FrameBody, FramesAnswer, FramesQuery
+
+QUERY = {"from": "from_sequence", "last": "last", "waitMs": "wait_ms"}
+LOOK_AGAIN_S = 0.1
+
+
+async def frames(exchange: Exchange) -> FramesAnswer:
+    """Synced frames from a sequence on. It holds every namespace's messages, so it takes an admin."""
+    exchange.principal.require("admin")
+    query = exchange.query_into(FramesQuery, QUERY)
+    served = exchange.served
+    disk = served.node.disk
+    if disk is None:
+        raise NotFound("a mesh in memory has no journal")
+    start = max(FIRST_SEQUENCE, query.from_sequence)
+    if query.last is not None:
+        start = max(start, served.node.core.synced - query.last)
+    await _something_behind(served, start, query.wait_ms / 1000)
+    found = await asyncio.to_thread(_read, disk, start)
+    return FramesAnswer(
+        frames=[_body(frame) for frame in found], next_sequence=found[-1].next_sequence if found else start
+    )
+
+
+def _body(frame: Frame) -> FrameBody:
+    return FrameBody(
+        first_sequence=frame.first_sequence,
+        events=frame.events,
+        written_at_ns=frame.written_at_ns,
+        payload=frame.payload,
+    )
+
+
+async def _something_behind(served: Served, start: int, seconds: float) -> None:
+    """Come back when an event from `start` on is synced, when the time is over, or when the node stops."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while served.node.core.synced <= start and (left := end - loop.time()) > 0:
+        try:
+            await asyncio.wait_for(served.stopping.wait(), min(LOOK_AGAIN_S, left))
+        except TimeoutError:
+            continue
+        return
+
+
+def _read(disk: Disk, start: int) -> list[Frame]:
+    """In a thread of its own: it reads from the disk."""
+    found: list[Frame] = []
+    size = 0
+    for frame in read_frames(disk, start):
+        found.append(frame)
+        size += len(frame.payload)
+        if size >= FRAMES_BYTES_MAX:
+            break
+    return found

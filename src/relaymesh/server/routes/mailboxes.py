@@ -1,0 +1,161 @@
+"""Mailboxes: opening them, looking into them, and what is done to what they hold."""
+
+from __future__ import annotations
+
+import msgspec
+
+from relaymesh.errors import InvalidEnvelope, NotFound
+from relaymesh.kernel.entry import STATE_NAMES, Entry
+from relaymesh.server.exchange import Exchange
+from relaymesh.server.portion import portion
+from relaymesh.wire.api import (
+    BreakerRequest,
+    ChangedAnswer,
+    CompleteAnswer,
+    CompleteRequest,
+    EntryBody,
+    ExpectRequest,
+    ForceDelayedRequest,
+    MailboxAnswer,
+    MailboxStatsBody,
+    OpenMailboxRequest,
+    PeekAnswer,
+    ReprioritiseRequest,
+    settings_from,
+)
+from relaymesh.wire.api.mailboxes import PEEK_MAX
+from relaymesh.wire.envelope import iso, parse_priority
+from relaymesh.wire.protocol import message_json
+
+
+class PeekQuery(msgspec.Struct, frozen=True):
+    """How many entries to show."""
+
+    limit: int = 20
+
+
+async def open_mailbox(exchange: Exchange) -> MailboxAnswer:
+    """Open a mailbox, or change its settings. Doing it twice is doing it once."""
+    principal = exchange.principal
+    principal.require("agent")
+    mailbox = principal.address(exchange.parameters["mailbox"], "mailbox")
+    principal.require_mailbox(mailbox)
+    request = await exchange.decode(OpenMailboxRequest)
+    settings = None if request.settings is None else settings_from(request.settings)
+    await exchange.served.session.open_mailbox(mailbox, settings)
+    return MailboxAnswer(mailbox=mailbox)
+
+
+async def peek(exchange: Exchange) -> PeekAnswer:
+    """A mailbox's counters and its first entries, without taking any."""
+    principal, session = exchange.principal, exchange.served.session
+    mailbox = principal.mailbox(exchange.parameters["mailbox"])
+    if not principal.allows("read"):
+        principal.require_mailbox(mailbox)
+    limit = exchange.query_into(PeekQuery, {"limit": "limit"}).limit
+    if not 0 <= limit <= PEEK_MAX:
+        raise InvalidEnvelope(f"limit must lie between 0 and {PEEK_MAX}, not {limit}")
+    stats = (await session.stats()).mailboxes.get(mailbox)
+    if stats is None:
+        raise NotFound(f"there is no mailbox {mailbox}", hint="GET /v1/stats lists them")
+    entries = await session.peek(mailbox, limit)
+    entries = entries[: portion(entry.envelope.size for entry in entries)]
+    return PeekAnswer(
+        mailbox=mailbox,
+        stats=msgspec.convert(stats, MailboxStatsBody, from_attributes=True),
+        entries=[_entry(mailbox, entry) for entry in entries],
+    )
+
+
+def _entry(mailbox: str, entry: Entry) -> EntryBody:
+    return EntryBody(
+        sequence=entry.sequence,
+        state=STATE_NAMES[entry.state],
+        priority=entry.priority,
+        attempts=entry.attempts,
+        redrives=entry.redrives,
+        accepted_at=iso(entry.accepted_at),
+        due_at=iso(entry.due_at),
+        ready_at=iso(entry.ready_at),
+        message=msgspec.Raw(
+            message_json(entry.envelope, mailbox, entry.accepted_at, max(0, entry.attempts - 1))
+        ),
+    )
+
+
+def _owned(exchange: Exchange) -> str:
+    """The mailbox of the path, which must be the credential's to receive from."""
+    principal = exchange.principal
+    principal.require("agent")
+    mailbox = principal.mailbox(exchange.parameters["mailbox"])
+    principal.require_mailbox(mailbox)
+    return mailbox
+
+
+def _administered(exchange: Exchange) -> str:
+    """The mailbox of the path, for a credential that may change any of its namespace."""
+    exchange.principal.require("write")
+    return exchange.principal.mailbox(exchange.parameters["mailbox"])
+
+
+async def complete(exchange: Exchange) -> CompleteAnswer:
+    """The work of a lost lease was done all the same: its next delivery is acked unseen."""
+    mailbox = _owned(exchange)
+    request = await exchange.decode(CompleteRequest)
+    return CompleteAnswer(waits=await exchange.served.session.complete(mailbox, request.sequence))
+
+
+async def expect(exchange: Exchange) -> MailboxAnswer:
+    """Keep answers with a correlation id apart for whoever receives by it."""
+    mailbox = _owned(exchange)
+    request = await exchange.decode(ExpectRequest)
+    await exchange.served.session.expect(mailbox, request.correlation_id)
+    return MailboxAnswer(mailbox=mailbox)
+
+
+async def unexpect(exchange: Exchange) -> MailboxAnswer:
+    """Keep them apart no longer."""
+    mailbox = _owned(exchange)
+    request = await exchange.decode(ExpectRequest)
+    await exchange.served.session.unexpect(mailbox, request.correlation_id)
+    return MailboxAnswer(mailbox=mailbox)
+
+
+async def reprioritise(exchange: Exchange) -> ChangedAnswer:
+    """Give pending messages another priority."""
+    mailbox = _administered(exchange)
+    request = await exchange.decode(ReprioritiseRequest)
+    ids = None if request.ids is None else frozenset(request.ids)
+    changed = await exchange.served.session.reprioritise(mailbox, ids, parse_priority(request.priority))
+    return ChangedAnswer(changed=changed)
+
+
+async def set_breaker(exchange: Exchange) -> MailboxAnswer:
+    """Open the circuit breaker by hand, or close it."""
+    mailbox = _administered(exchange)
+    request = await exchange.decode(BreakerRequest)
+    await exchange.served.session.set_breaker(mailbox, open=request.open)
+    return MailboxAnswer(mailbox=mailbox)
+
+
+async def force_delayed(exchange: Exchange) -> ChangedAnswer:
+    """Deliver delayed messages at once: of one mailbox, or of the credential's namespace."""
+    principal, session = exchange.principal, exchange.served.session
+    principal.require("write")
+    request = await exchange.decode(ForceDelayedRequest)
+    if request.mailbox is not None:
+        return ChangedAnswer(changed=await session.force_delayed(principal.mailbox(request.mailbox)))
+    if principal.everywhere:
+        return ChangedAnswer(changed=await session.force_delayed(None))
+    changed = 0
+    for mailbox, stats in (await session.stats()).mailboxes.items():
+        if stats.delayed and principal.sees(mailbox):
+            changed += await session.force_delayed(mailbox)
+    return ChangedAnswer(changed=changed)
+
+
+async def deliver_due(exchange: Exchange) -> ChangedAnswer:
+    """Let delayed messages that are due arrive now. It happens by itself."""
+    exchange.principal.require("agent")
+    await exchange.body()
+    return ChangedAnswer(changed=await exchange.served.session.deliver_due())

@@ -1,0 +1,109 @@
+"""Receiving: a long poll. Whoever goes away while it waits has received nothing and burned nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from relaymesh.errors import RateLimited
+from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.server.exchange import Disconnected, Exchange, decode_body
+from relaymesh.server.intake import heard
+from relaymesh.server.portion import portion
+from relaymesh.server.security.principal import Principal
+from relaymesh.server.served import Served
+from relaymesh.wire.api import DeliveriesAnswer, DeliveryBody, ReceiveRequest
+from relaymesh.wire.envelope import iso
+from relaymesh.wire.protocol import message_json
+
+QUERY = {"max": "max", "wait_ms": "waitMs", "correlation_id": "correlationId", "holder": "holder"}
+
+
+async def receive(exchange: Exchange) -> DeliveriesAnswer:
+    """Up to `max` deliveries, at once or within `wait_ms`. What is asked stands in the body or the query."""
+    principal, served = exchange.principal, exchange.served
+    principal.require("agent")
+    mailbox = principal.mailbox(exchange.parameters["mailbox"])
+    principal.require_mailbox(mailbox)
+    body = await exchange.body()
+    request = decode_body(body, ReceiveRequest) if body else exchange.query_into(ReceiveRequest, QUERY)
+    holder = _holder(principal, request)
+    heard(served, mailbox)
+    leases = await served.session.receive(
+        mailbox, request.max, 0, request.correlation_id, holder=holder, remote=True
+    )
+    if not leases and request.wait_ms and not served.stopping.is_set():
+        leases = await _poll(exchange, mailbox, request, holder)
+    leases = await _fitting(served, leases)
+    now = served.now
+    return DeliveriesAnswer(deliveries=[delivery_body(lease, now) for lease in leases], now=now)
+
+
+async def _fitting(served: Served, leases: list[Lease]) -> list[Lease]:
+    """What fits into one answer; the others go back, unburned."""
+    count = portion(lease.envelope.size for lease in leases)
+    if count < len(leases):
+        await served.session.release([lease.token for lease in leases[count:]])
+    return leases[:count]
+
+
+def _holder(principal: Principal, request: ReceiveRequest) -> str:
+    """The token's id in front, so that no holder can pass for another's."""
+    return f"{principal.token_id}:{request.holder}" if request.holder else principal.token_id
+
+
+async def _poll(exchange: Exchange, mailbox: str, request: ReceiveRequest, holder: str) -> list[Lease]:
+    served = exchange.served
+    if served.counts.polls >= served.settings.receive_waits_max:
+        raise RateLimited(
+            f"{served.counts.polls} long polls wait already", hint="receive over /v1/ws instead"
+        )
+    served.counts.polls += 1
+    wait_s = request.wait_ms / 1000
+    receiving = asyncio.ensure_future(
+        served.session.receive(
+            mailbox, request.max, wait_s, request.correlation_id, holder=holder, remote=True
+        )
+    )
+    leaving = asyncio.ensure_future(exchange.disconnected())
+    stopping = asyncio.ensure_future(served.stopping.wait())
+    try:
+        await asyncio.wait({receiving, leaving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if leaving.done():
+            await _give_back(served, receiving)
+            raise Disconnected
+        if not receiving.done():
+            await _give_back(served, receiving)
+            return []
+        return receiving.result()
+    finally:
+        served.counts.polls -= 1
+        for task in (receiving, leaving, stopping):
+            task.cancel()
+
+
+async def _give_back(served: Served, receiving: asyncio.Future[list[Lease]]) -> None:
+    """Deliveries that came in the same moment go back too."""
+    if not receiving.done():
+        receiving.cancel()  # the session gives back what was on its way
+    elif not receiving.cancelled() and receiving.exception() is None:
+        await served.session.release([lease.token for lease in receiving.result()])
+
+
+def delivery_body(lease: Lease, now: int) -> DeliveryBody:
+    """A delivery as the wire shows it."""
+    entry, envelope, grant = lease.entry, lease.envelope, lease.grant
+    return DeliveryBody(
+        token=format_token(lease.token),
+        attempt=lease.attempt,
+        deadline=iso(lease.deadline),
+        lease_ms=max(0, lease.deadline - now),
+        mailbox=grant.mailbox,
+        sequence=entry.sequence,
+        message=msgspec.Raw(
+            message_json(envelope, grant.mailbox, entry.accepted_at, max(0, lease.attempt - 1))
+        ),
+        settled=grant.settled,
+        lane=None if entry.lane is None else entry.lane.key,
+    )

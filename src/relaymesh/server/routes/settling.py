@@ -1,0 +1,147 @@
+"""Settling: acks, drops, releases, replies, nacks and extends in one body, one result for each token.
+
+A token is no secret: each is settled only if the credential may receive from the mailbox it belongs
+to. Tokens are never issued twice, so what is checked here still holds when the kernel settles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from msgspec import UNSET
+
+from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError, Unauthorized
+from relaymesh.kernel.commands import Nack
+from relaymesh.kernel.entry import parse_token
+from relaymesh.server.exchange import Exchange
+from relaymesh.server.intake import Intake, parsed
+from relaymesh.server.security.principal import Principal
+from relaymesh.server.served import Served
+from relaymesh.wire.api import ExtendBody, NackBody, ReplyBody, SettledAnswer, SettledBody, SettleRequest
+from relaymesh.wire.api.settling import SETTLE_MAX, Outcome
+from relaymesh.wire.envelope import iso
+
+
+async def settle(exchange: Exchange) -> SettledAnswer:
+    """Settle deliveries. A stale token is `lease_lost` and stops none of the others."""
+    exchange.principal.require("agent")
+    request = await exchange.decode(SettleRequest)
+    texts = request.tokens
+    if len(texts) > SETTLE_MAX:
+        raise InvalidEnvelope(f"one body names at most {SETTLE_MAX} tokens, not {len(texts)}")
+    if len(set(texts)) < len(texts):
+        raise InvalidEnvelope("a token is named twice", hint="each delivery ends in one way")
+    settling = Settling(exchange.served, exchange.principal)
+    await settling.look_up(texts)
+    results = [
+        *await settling.end(request.acks, "acked", durable=request.durable),
+        *await settling.end(request.drops, "dropped", durable=request.durable),
+        *await settling.release(request.releases),
+        *await _together([settling.reply(each) for each in request.replies]),
+        *await _together([settling.nack(each) for each in request.nacks]),
+        *await _together([settling.extend(each) for each in request.extends]),
+    ]
+    return SettledAnswer(results=results, stale=sum(each.outcome == "lease_lost" for each in results))
+
+
+async def _together(settles: list[Coroutine[Any, Any, SettledBody]]) -> list[SettledBody]:
+    """They are decided in order and share a commit."""
+    return await asyncio.gather(*settles)
+
+
+class Settling:
+    """The tokens of one request, and what this credential may do with them."""
+
+    def __init__(self, served: Served, principal: Principal) -> None:
+        self._served = served
+        self._session = served.session
+        self._principal = principal
+        self._good: dict[str, int] = {}
+        self._refused: dict[str, SettledBody] = {}
+
+    async def look_up(self, texts: list[str]) -> None:
+        """Sort the tokens: good, stale, or somebody else's."""
+        parsed = {text: token for text in texts if (token := parse_token(text)) is not None}
+        mailboxes = await self._session.mailbox_of(list(parsed.values()))
+        for text in texts:
+            mailbox = mailboxes.get(parsed.get(text, -1))
+            if mailbox is None:
+                self._refused[text] = SettledBody(token=text, outcome="lease_lost")
+            elif self._principal.may_receive(mailbox):
+                self._good[text] = parsed[text]
+            else:
+                error = Unauthorized("that delivery is not in a mailbox of this token", authenticated=True)
+                self._refused[text] = _refused(text, error)
+
+    def _usable(self, texts: list[str]) -> list[int]:
+        return [self._good[text] for text in texts if text in self._good]
+
+    async def end(self, texts: list[str], outcome: Outcome, *, durable: bool) -> list[SettledBody]:
+        """Ack or drop, in one step."""
+        tokens = self._usable(texts)
+        stale: set[int] = set()
+        if tokens:
+            stale = set(await self._session.ack(tokens, durable=durable, drop=outcome == "dropped"))
+        return [self._refused.get(text) or _ended(text, outcome, self._good[text] in stale) for text in texts]
+
+    async def release(self, texts: list[str]) -> list[SettledBody]:
+        tokens = self._usable(texts)
+        if tokens:
+            await self._session.release(tokens)
+        return [self._refused.get(text) or SettledBody(token=text, outcome="released") for text in texts]
+
+    async def reply(self, reply: ReplyBody) -> SettledBody:
+        """Ack and send, or neither."""
+        if reply.token in self._refused:
+            return self._refused[reply.token]
+        try:
+            messages = await parsed(self._served, reply.messages)
+            intake = Intake(self._served, self._principal, messages)
+            given = await self._session.settle(self._good[reply.token], intake.groups)
+        except MeshError as error:
+            return _refused(reply.token, error)
+        return SettledBody(token=reply.token, outcome="replied", receipts=intake.receipts(given))
+
+    async def nack(self, nack: NackBody) -> SettledBody:
+        if nack.token in self._refused:
+            return self._refused[nack.token]
+        command = Nack(
+            self._good[nack.token],
+            nack.code,
+            nack.reason,
+            nack.stack,
+            nack.retryable,
+            nack.delay_ms,
+            nack.until_ms,
+        )
+        try:
+            outcome: Any = await self._session.nack(command)
+        except MeshError as error:
+            return _refused(nack.token, error)
+        return SettledBody(token=nack.token, outcome=outcome)
+
+    async def extend(self, extend: ExtendBody) -> SettledBody:
+        if extend.token in self._refused:
+            return self._refused[extend.token]
+        try:
+            deadline = await self._session.extend(self._good[extend.token], extend.ms)
+        except MeshError as error:
+            return _refused(extend.token, error)
+        return SettledBody(token=extend.token, outcome="extended", deadline=iso(deadline))
+
+
+def _ended(text: str, outcome: Outcome, stale: bool) -> SettledBody:
+    return SettledBody(token=text, outcome="lease_lost" if stale else outcome)
+
+
+def _refused(text: str, error: MeshError) -> SettledBody:
+    """One token's error is its own; a node that cannot go on is everybody's."""
+    if isinstance(error, (Closed, DirectoryError)):
+        raise error
+    if isinstance(error, LeaseLost):
+        return SettledBody(token=text, outcome="lease_lost")
+    return SettledBody(
+        token=text, outcome="refused", code=error.code, detail=error.message, hint=error.hint or UNSET
+    )

@@ -1,0 +1,180 @@
+"""The story of a message: every mailbox it entered, where it is now, and what failed on the way.
+
+The store knows every stay, the kernel the ones that are not over. The answer waits for the store to
+have caught up, so that a message is found as soon as its receipt is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from relaymesh.errors import NotFound, StoreLagging
+from relaymesh.kernel.entry import STATE_NAMES, Entry, format_token
+from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.records import Failure
+from relaymesh.server.exchange import Exchange
+from relaymesh.server.routes.dead_letters import failure_body
+from relaymesh.server.served import Served
+from relaymesh.store.views import LetterRow, MessageRow, Views
+from relaymesh.wire.api import StoryAnswer, StoryEntry
+from relaymesh.wire.envelope import iso
+
+CATCH_UP_S = 10.0
+
+_failures = msgspec.json.Decoder(list[Failure]).decode
+
+
+async def story(exchange: Exchange) -> StoryAnswer:
+    """Everything the node knows of the messages with this id."""
+    principal, served = exchange.principal, exchange.served
+    principal.require("read")
+    message_id = exchange.parameters["id"]
+    if served.views is None:
+        entries = _in_memory(served, message_id)
+    else:
+        entries = await asyncio.to_thread(_from_store, served, served.views, message_id)
+    visible = [entry for entry in entries if principal.sees(entry.mailbox)]
+    if not visible:
+        raise NotFound(f"there is no message {message_id[:128]!r}", hint="settled ones are kept for a day")
+    return StoryAnswer(message_id=message_id, entries=visible)
+
+
+def _from_store(served: Served, views: Views, message_id: str) -> list[StoryEntry]:
+    """In a thread of its own: it waits for the disk twice."""
+    node = served.node
+    if node.core.unsynced:
+        node.core.sync()
+    if node.projector is not None and not node.projector.drain(CATCH_UP_S):
+        raise StoreLagging("the store has not caught up with the journal")
+    rows = views.message(message_id)
+    alive = node.core.read(lambda kernel: [_alive(kernel, row.mailbox, row.sequence) for row in rows])
+    return [
+        _settled(row, _letter(views, row)) if entry is None else _stay(row, entry)
+        for row, entry in zip(rows, alive, strict=True)
+    ]
+
+
+def _letter(views: Views, row: MessageRow) -> LetterRow | None:
+    if row.state not in ("dead", "redriven"):
+        return None
+    return next((letter for letter in views.dead_letters_of(row) if letter.sequence == row.sequence), None)
+
+
+class _Alive(msgspec.Struct, frozen=True):
+    """What the kernel knew of an unsettled entry, at one moment."""
+
+    state: Any
+    priority: int
+    attempts: int
+    ready_at: int
+    failures: list[Failure]
+    holder: str | None
+    token: int
+    deadline: int
+
+
+def _alive(kernel: Kernel, mailbox: str, sequence: int) -> _Alive | None:
+    box = kernel.state.mailboxes.get(mailbox)
+    entry = None if box is None else box.entries.get(sequence)
+    return None if entry is None else _seen(entry)
+
+
+def _seen(entry: Entry) -> _Alive:
+    lease = entry.lease
+    return _Alive(
+        state=STATE_NAMES[entry.state],
+        priority=entry.priority,
+        attempts=entry.attempts,
+        ready_at=entry.ready_at,
+        failures=list(entry.failures or ()),
+        holder=None if lease is None else lease.grant.holder,
+        token=0 if lease is None else lease.token,
+        deadline=0 if lease is None else lease.deadline,
+    )
+
+
+def _stay(row: MessageRow, alive: _Alive) -> StoryEntry:
+    return StoryEntry(
+        mailbox=row.mailbox,
+        sequence=row.sequence,
+        state=alive.state,
+        type=row.type,
+        sender=row.from_agent,
+        priority=alive.priority,
+        attempts=alive.attempts,
+        redrives=row.redrive_count,
+        accepted_at=iso(row.created_at_ms),
+        due_at=iso(alive.ready_at),
+        updated_at=iso(row.updated_at_ms),
+        topic=UNSET if row.topic is None else row.topic,
+        task_id=UNSET if row.task_id is None else row.task_id,
+        holder=UNSET if alive.holder is None else alive.holder,
+        lease_token=UNSET if alive.holder is None else format_token(alive.token),
+        lease_deadline=UNSET if alive.holder is None else iso(alive.deadline),
+        failures=[failure_body(each) for each in alive.failures],
+    )
+
+
+def _settled(row: MessageRow, letter: LetterRow | None) -> StoryEntry:
+    state: Any = "ready" if row.state == "pending" else row.state  # settled since the store was asked
+    return StoryEntry(
+        mailbox=row.mailbox,
+        sequence=row.sequence,
+        state=state,
+        type=row.type,
+        sender=row.from_agent,
+        priority=row.priority,
+        attempts=row.attempts,
+        redrives=row.redrive_count,
+        accepted_at=iso(row.created_at_ms),
+        due_at=iso(row.due_at_ms),
+        updated_at=iso(row.updated_at_ms),
+        topic=UNSET if row.topic is None else row.topic,
+        task_id=UNSET if row.task_id is None else row.task_id,
+        dead_sequence=UNSET if letter is None else letter.dead_sequence,
+        dead_reason=UNSET if letter is None or letter.reason is None else letter.reason,
+        failures=[] if letter is None else [failure_body(each) for each in _failures(letter.failures)],
+    )
+
+
+def _in_memory(served: Served, message_id: str) -> list[StoryEntry]:
+    """A mesh in memory has no store: what is settled is forgotten."""
+
+    def look(kernel: Kernel) -> list[StoryEntry]:
+        return [
+            _stay(_row(mailbox.address, entry), _seen(entry))
+            for mailbox in kernel.state.mailboxes.values()
+            for entry in mailbox.entries.values()
+            if entry.envelope.id == message_id
+        ]
+
+    entries: list[StoryEntry] = served.node.core.read(look)
+    return entries
+
+
+def _row(mailbox: str, entry: Entry) -> MessageRow:
+    envelope = entry.envelope
+    return MessageRow(
+        sequence=entry.sequence,
+        namespace=mailbox.partition("/")[0],
+        mailbox=mailbox,
+        msg_id=envelope.id,
+        redrive_count=entry.redrives,
+        type=envelope.type,
+        from_agent=envelope.sender,
+        to_agent=mailbox,
+        task_id=envelope.task,
+        topic=None,
+        priority=entry.priority,
+        state="pending",
+        attempts=entry.attempts,
+        meta_path=None,
+        payload_path=None,
+        created_at_ms=entry.accepted_at,
+        due_at_ms=entry.due_at,
+        updated_at_ms=entry.accepted_at,
+    )

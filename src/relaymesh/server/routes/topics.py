@@ -1,0 +1,38 @@
+"""Subscriptions: made and ended. What is published goes through `messages.publish`."""
+
+from __future__ import annotations
+
+from relaymesh.kernel.address import name_of
+from relaymesh.server.exchange import Exchange
+from relaymesh.wire.api import (
+    DroppedAnswer,
+    MailboxSettingsBody,
+    SubscribeRequest,
+    SubscriptionAnswer,
+    settings_from,
+)
+
+
+async def subscribe(exchange: Exchange) -> SubscriptionAnswer:
+    """Subscribe to a topic or a pattern. Doing it twice is doing it once, with the newer settings."""
+    mailbox, pattern = _named(exchange)
+    request = await exchange.decode(SubscribeRequest)
+    settings = settings_from(request.settings or MailboxSettingsBody(), schedule="fifo")
+    await exchange.served.session.subscribe(pattern, mailbox, settings)
+    return SubscriptionAnswer(mailbox=mailbox, topic=pattern, name=name_of(mailbox).partition(":")[2])
+
+
+async def unsubscribe(exchange: Exchange) -> DroppedAnswer:
+    """End a subscription; what it still held is dropped."""
+    mailbox, _ = _named(exchange)
+    return DroppedAnswer(dropped=await exchange.served.session.unsubscribe(mailbox))
+
+
+def _named(exchange: Exchange) -> tuple[str, str]:
+    """The subscription's mailbox and its pattern. An agent may have subscriptions of its own name."""
+    principal = exchange.principal
+    principal.require("agent")
+    topic = exchange.parameters["topic"]
+    mailbox = principal.subscription(topic, exchange.parameters["name"])
+    principal.require_mailbox(mailbox)
+    return mailbox, principal.pattern(topic)

@@ -1,0 +1,251 @@
+"""One process: a node, its session, and the server around them, from the start to the last sync.
+
+    open the directory -> listen -> write the address file -> serve -> asked to stop ->
+    stop accepting, end long polls, let requests finish -> flush, give leases back -> remove the address
+
+A second signal, or the end of `graceful_timeout`, cuts it short. That loses nothing that was receipted:
+the journal is written for being killed. A journal that fails ends the process with its error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from relaymesh.errors import MeshError
+from relaymesh.node.async_local import AsyncLocalSession
+from relaymesh.node.node import Node
+from relaymesh.node.opening import STORE_FILE
+from relaymesh.node.settings import MeshSettings
+from relaymesh.server.address import NodeAddress, remove_address, server_folder, write_address
+from relaymesh.server.app import build_app
+from relaymesh.server.listening import listen, url_of
+from relaymesh.server.security.audit import AuditLog
+from relaymesh.server.security.connections import Connections
+from relaymesh.server.security.tls import check_exposure, tls_context
+from relaymesh.server.security.tokens import Tokens, wall_ms
+from relaymesh.server.served import Served
+from relaymesh.server.settings import ServerSettings
+from relaymesh.server.signals import Seam, asked_to_stop, system_signals
+from relaymesh.server.version import PROTOCOL_VERSION
+from relaymesh.store.views import Views
+from relaymesh.wire.envelope import iso
+
+log = logging.getLogger("relaymesh.server")
+
+WATCH_S = 0.25
+"""How often the node is looked at: a failed journal ends the process within this time."""
+CONNECTIONS_SHARE = 0.6
+"""Of the time for a stop, how much requests may take to finish; the rest is for the flush."""
+KEEP_ALIVE_S = 75
+WS_QUEUE_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a started server says of itself."""
+
+    url: str
+    directory: Path
+    token_file: Path
+
+
+class _Uvicorn(uvicorn.Server):
+    """Uvicorn without its own signals: ours come through one seam."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class NodeServer:
+    """A server's whole life: `run` returns when it has stopped, or raises what ended it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        mesh: MeshSettings,
+        settings: ServerSettings,
+        *,
+        announce: Callable[[Running], None],
+        signals: Seam | None = None,
+    ) -> None:
+        self._directory = directory
+        self._mesh = mesh
+        self._settings = settings
+        self._announce = announce
+        self._signals = signals or system_signals()
+        self._asked = asyncio.Event()
+        self._hurried = asyncio.Event()
+
+    async def run(self) -> bool:
+        """Serve until asked to stop. Whether it ended in good order: False means it was cut short."""
+        check_exposure(self._settings)
+        tls = tls_context(self._settings)
+        tokens = Tokens(server_folder(self._directory))
+        with contextlib.closing(listen(self._settings)) as bound:
+            node = await asyncio.to_thread(Node, self._directory, self._mesh)
+            try:
+                served = self._served(node, tokens)
+                server = _Uvicorn(self._config(served, tls))
+            except BaseException:
+                await asyncio.to_thread(node.close, force=True)
+                raise
+            with asked_to_stop(self._signals, self._stop):
+                return await self._serve(served, server, bound)
+
+    def _stop(self, name: str) -> None:
+        if self._asked.is_set():
+            log.warning("%s again: stopping at once", name)
+            self._hurried.set()
+        else:
+            log.info("%s: stopping within %g s", name, self._settings.graceful_timeout)
+            self._asked.set()
+
+    async def _serve(self, served: Served, server: uvicorn.Server, bound: socket.socket) -> bool:
+        node = served.node
+        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        try:
+            await self._started(server, serving)
+            self._say_where(bound)
+            await self._until_the_end(node, serving)
+        finally:
+            failure = node.core.failure
+            in_order = await self._wind_up(served, server, serving)
+        if failure is not None:
+            raise failure
+        return in_order
+
+    # -- the start
+
+    def _served(self, node: Node, tokens: Tokens) -> Served:
+        """Only now, with the directory in hand: another node's local token must stay what it is."""
+        folder = server_folder(self._directory)
+        limits = self._settings.security
+        tokens.make_local()
+        return Served(
+            node=node,
+            session=AsyncLocalSession(node),
+            settings=self._settings,
+            tokens=tokens,
+            audit=AuditLog(folder, bytes_max=limits.audit_bytes_max, files_max=limits.audit_files_max),
+            views=None if node.store is None else Views(self._directory / STORE_FILE),
+        )
+
+    def _config(self, served: Served, tls: ssl.SSLContext | None) -> uvicorn.Config:
+        settings = self._settings
+        connections = Connections(settings.security)
+        return uvicorn.Config(
+            build_app(served),
+            http=connections.http,  # type: ignore[arg-type]  # a protocol factory is all that is asked of it
+            ws=connections.websocket,  # type: ignore[arg-type]
+            ws_max_size=settings.body_bytes_max,
+            ws_max_queue=WS_QUEUE_MAX,
+            ws_per_message_deflate=False,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            ssl_context_factory=None if tls is None else lambda _config, _default: tls,
+        )
+
+    async def _started(self, server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+        while not server.started:
+            if serving.done():
+                serving.result()
+                raise MeshError("the server ended before it had started", hint="see its log")
+            await asyncio.sleep(0.005)
+
+    def _say_where(self, bound: socket.socket) -> None:
+        url = url_of(self._settings, bound)
+        started = iso(wall_ms())
+        write_address(
+            self._directory, NodeAddress(url=url, pid=os.getpid(), started=started, protocol=PROTOCOL_VERSION)
+        )
+        self._announce(Running(url, self._directory, server_folder(self._directory) / "local.token"))
+
+    # -- until the end
+
+    async def _until_the_end(self, node: Node, serving: asyncio.Task[None]) -> None:
+        """Come back when asked to stop, when the journal has failed, or when the server has."""
+        asked = asyncio.create_task(self._asked.wait())
+        try:
+            while node.core.failure is None and not serving.done() and not asked.done():
+                await asyncio.wait({asked, serving}, timeout=WATCH_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+        if node.core.failure is not None:
+            log.error("the node has failed and ends: %s", node.core.failure)
+
+    # -- the end
+
+    async def _wind_up(self, served: Served, server: uvicorn.Server, serving: asyncio.Task[None]) -> bool:
+        """Stop accepting, end what waits, flush, and let go. Whether it was done in time and unhurried."""
+        served.stopping.set()
+        server.should_exit = True
+        hurried = asyncio.create_task(self._hurried.wait())
+        ending = asyncio.create_task(self._end(served, server, serving))
+        try:
+            await asyncio.wait(
+                {ending, hurried},
+                timeout=self._settings.graceful_timeout,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            hurried.cancel()
+        if not ending.done():
+            log.warning("cut short: what was receipted is in the journal, and the next start recovers it")
+            server.force_exit = True
+            return False
+        ending.result()
+        return True
+
+    async def _end(self, served: Served, server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+        await asyncio.wait({serving}, timeout=self._settings.graceful_timeout * CONNECTIONS_SHARE)
+        if not serving.done():
+            _cut_connections(server)
+        await serving
+        remove_address(self._directory, os.getpid())
+        served.tokens.drop_local()
+        failed = served.node.core.failure is not None
+        await served.session.close(force=failed)
+        await served.audit.close()
+        if served.views is not None:
+            served.views.close()
+        if not failed:
+            node = served.node
+            log.info("stopped; recovery point: everything before sequence %d is synced", node.core.synced)
+
+
+def _cut_connections(server: uvicorn.Server) -> None:
+    """A client that does not end must not keep the node from its flush."""
+    state = server.server_state
+    log.warning("%d connections did not end in time and are cut", len(state.connections))
+    server.force_exit = True
+    for connection in list(state.connections):
+        transport = getattr(connection, "transport", None)
+        if transport is not None:
+            transport.abort()
+    for task in list(state.tasks):
+        task.cancel()
+
+
+def event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop where there is one."""
+    if importlib.util.find_spec("uvloop") is None:
+        return asyncio.new_event_loop
+    uvloop = importlib.import_module("uvloop")
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

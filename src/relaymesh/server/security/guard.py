@@ -1,0 +1,256 @@
+"""Outermost: every request and every WebSocket passes here before anything else looks at it.
+
+The order is: Host, Origin, URL, credential, write rate, body; the connection limit and the limits of
+the head lie before it, in `connections`. What is refused is answered here and the application never
+hears of it. What passes carries its `Principal` (`principal_of`) and its `Trail` (`trail_of`) in the
+scope, its body is whole and within bounds, and if it writes, it is audited with the status it got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+from relaymesh.errors import Unauthorized
+from relaymesh.server.security import compat, refusals
+from relaymesh.server.security.arrival import Arrival, Scope, arrival_of, check_url
+from relaymesh.server.security.audit import AuditEvent, AuditLog
+from relaymesh.server.security.bodies import Bodies, Gone, drain, replayed
+from relaymesh.server.security.hosts import Hosts, own_names
+from relaymesh.server.security.principal import STATE_KEY, Principal
+from relaymesh.server.security.proxies import Proxies
+from relaymesh.server.security.rates import WriteRates
+from relaymesh.server.security.refusals import Refused, problem_body
+from relaymesh.server.security.response import Answered, secured
+from relaymesh.server.security.sockets import Sockets
+from relaymesh.server.security.trail import AGENT_KEY, TRAIL_KEY, RefusalLog, Trail
+from relaymesh.server.served import Served
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
+"""Answered without a credential: they hold no data."""
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+METHODS = READS | {"POST", "PUT", "DELETE", "PATCH"}
+
+_AUDITED = {
+    refusals.UNAUTHORIZED.code: "auth.refused",
+    refusals.HOST_REFUSED.code: "host.refused",
+    refusals.ORIGIN_REFUSED.code: "origin.refused",
+    refusals.TOKEN_IN_URL.code: "auth.refused",
+    refusals.COOKIE_REFUSED.code: "auth.refused",
+}
+
+log = logging.getLogger("relaymesh.server")
+
+
+class Guard:
+    """The ASGI application around the application."""
+
+    def __init__(self, app: App, served: Served, *, open_paths: Iterable[str] = ()) -> None:
+        """`open_paths`: what may be read without a credential, beside whether the node lives."""
+        settings = served.settings.security
+        self._app = app
+        self._open_paths = HEALTH_PATHS | frozenset(open_paths)
+        self._served = served
+        self._settings = settings
+        self._hosts = Hosts((*settings.allow_hosts, *own_names(served.settings.host)))
+        self._proxies = Proxies(settings.proxies)
+        self._rates = WriteRates(settings.write_rate, settings.write_burst)
+        self._bodies = Bodies(settings, served.settings.body_bytes_max)
+        self._refusals = RefusalLog()
+        self._sockets = Sockets(served.tokens)
+        served.tokens.on_change = self._audit_token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    # -- HTTP
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answered = Answered(send)
+        try:
+            arrival = self._admitted(scope)
+            if arrival.method not in METHODS:
+                raise Refused(refusals.METHOD_REFUSED, headers={"allow": ", ".join(sorted(METHODS))})
+            if arrival.path.startswith(compat.PREFIX):
+                await self._compat(scope, arrival, receive, answered)
+            elif arrival.method in READS:
+                await self._app(scope, receive, answered)
+            else:
+                self._take_write(scope)
+                await self._write(scope, arrival, receive, answered, "web.write")
+        except Refused as refused:
+            await self._refuse(scope, refused, receive, answered)
+        except Gone:
+            pass
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope.get("relaymesh.route", "before its route"))
+            if not answered.status:
+                await self._refuse(scope, Refused(refusals.INTERNAL), receive, answered)
+            else:
+                raise
+
+    async def _write(
+        self, scope: Scope, arrival: Arrival, receive: Receive, answered: Answered, event: str
+    ) -> None:
+        body = await self._bodies.read(receive, arrival.content_length)
+        await self._audited(scope, replayed(body, receive), answered, event, len(body))
+
+    async def _audited(
+        self, scope: Scope, receive: Receive, answered: Answered, event: str, size: int
+    ) -> None:
+        trail: Trail = scope[TRAIL_KEY]
+        try:
+            await self._app(scope, receive, answered)
+        finally:
+            self._bodies.release(size)
+            trail.write(
+                event,
+                answered.status,
+                route=scope.get("relaymesh.route", ""),
+                agent=scope.get(AGENT_KEY, ""),
+            )
+
+    async def _compat(self, scope: Scope, arrival: Arrival, receive: Receive, answered: Answered) -> None:
+        post, body = compat.translated(scope, arrival, enabled=self._settings.get_compat)
+        self._take_write(scope)
+        self._served.counts.write_get_compat += 1
+        answered.extra.append(compat.DEPRECATION)
+        answered.extra.append((b"link", f'<{post["path"]}>; rel="successor-version"'.encode()))
+        self._bodies.held += len(body)
+        await self._audited(post, replayed(body, receive), answered, compat.EVENT, len(body))
+
+    async def _refuse(self, scope: Scope, refused: Refused, receive: Receive, answered: Answered) -> None:
+        """Answer, once the client has said what it was saying, and close unless all of it came."""
+        self._audit_refusal(scope, refused)
+        self._served.counts.problems += 1
+        waits = any(name == b"expect" for name, _ in scope["headers"])  # for our word, before it sends
+        whole = False if waits or refused.refusal is refusals.INTERNAL else await drain(receive)
+        body = problem_body(refused.refusal, refused.detail, scope["path"][:200])
+        headers = [
+            (b"content-type", refusals.PROBLEM_JSON),
+            (b"content-length", str(len(body)).encode()),
+            *((name.encode(), value.encode()) for name, value in refused.headers.items()),
+        ]
+        if not whole:
+            headers.append((b"connection", b"close"))
+        await answered({"type": "http.response.start", "status": refused.refusal.status, "headers": headers})
+        await answered({"type": "http.response.body", "body": body})
+
+    # -- WebSocket
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()  # websocket.connect
+        try:
+            arrival = self._admitted(scope)
+        except Refused as refused:
+            await self._refuse_handshake(scope, refused, send)
+            return
+        trail: Trail = scope[TRAIL_KEY]
+        principal: Principal = scope[STATE_KEY]
+        trail.write("ws.opened", 101, route=arrival.path)
+        try:
+            with self._sockets.opened(principal.token_id, send) as socket:
+                await self._app(scope, self._paced(receive, principal), socket.send)
+        finally:
+            trail.write("ws.closed", 0, route=arrival.path)
+
+    def _paced(self, receive: Receive, principal: Principal) -> Receive:
+        """Frames of one credential, no faster than its rate: the socket is not read while it waits."""
+        loop = asyncio.get_running_loop()
+        connect: list[Message] = [{"type": "websocket.connect"}]
+
+        async def receive_paced() -> Message:
+            if connect:
+                return connect.pop()
+            message = await receive()
+            if message["type"] == "websocket.receive":
+                while wait := self._rates.take(principal.token_id, loop.time()):
+                    self._served.counts.write_rate_limited += 1
+                    await asyncio.sleep(wait)
+            return message
+
+        return receive_paced
+
+    async def _refuse_handshake(self, scope: Scope, refused: Refused, send: Send) -> None:
+        self._audit_refusal(scope, refused)
+        self._served.counts.problems += 1
+        body = problem_body(refused.refusal, refused.detail, scope["path"][:200])
+        headers = secured(
+            [
+                (b"content-type", refusals.PROBLEM_JSON),
+                (b"content-length", str(len(body)).encode()),
+                *((name.encode(), value.encode()) for name, value in refused.headers.items()),
+            ]
+        )
+        status = refused.refusal.status
+        await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": body})
+
+    # -- the checks
+
+    def _admitted(self, scope: Scope) -> Arrival:
+        """Host, Origin, URL and credential; puts principal and trail into the scope."""
+        scope.pop(STATE_KEY, None)
+        arrival = arrival_of(scope, self._proxies)
+        scope[TRAIL_KEY] = Trail(self._served.audit, arrival, None)
+        scheme, port = arrival.scheme, self._port(arrival)
+        if arrival.host is None or not self._hosts.knows_host(arrival.host, scheme, port):
+            raise Refused(refusals.HOST_REFUSED)
+        if arrival.origin is not None and not self._hosts.knows_origin(arrival.origin, scheme, port):
+            raise Refused(refusals.ORIGIN_REFUSED)
+        check_url(scope)
+        if arrival.path in self._open_paths and arrival.method in READS and scope["type"] == "http":
+            return arrival
+        principal = self._authenticated(arrival)
+        scope[STATE_KEY] = principal
+        scope[TRAIL_KEY] = Trail(self._served.audit, arrival, principal)
+        return arrival
+
+    def _port(self, arrival: Arrival) -> int | None:
+        """The port that Host must name; a proxy in front may listen on any."""
+        return None if self._proxies.trusts(arrival.peer) else arrival.server_port
+
+    def _authenticated(self, arrival: Arrival) -> Principal:
+        challenge = {"www-authenticate": 'Bearer realm="relaymesh"'}
+        if arrival.authorization is None:
+            raise Refused(refusals.UNAUTHORIZED, "no credential was given", challenge)
+        kind, _, text = arrival.authorization.partition(" ")
+        if kind.lower() != "bearer":
+            raise Refused(refusals.UNAUTHORIZED, "the credential is no bearer token", challenge)
+        try:
+            principal: Principal = self._served.tokens.authenticate(text.strip())
+        except Unauthorized as error:
+            raise Refused(refusals.UNAUTHORIZED, error.message, challenge) from None
+        return principal
+
+    def _take_write(self, scope: Scope) -> None:
+        principal: Principal = scope[STATE_KEY]
+        wait = self._rates.take(principal.token_id, asyncio.get_running_loop().time())
+        if wait > 0:
+            self._served.counts.write_rate_limited += 1
+            raise Refused(refusals.RATE_LIMITED, headers={"retry-after": str(max(1, math.ceil(wait)))})
+
+    def _audit_token(self, event: str, id: str) -> None:
+        """Tokens are made and revoked on the command line; the log says when the server heard of it."""
+        audit: AuditLog = self._served.audit
+        audit.append(AuditEvent(event=event, at=audit.now_ms(), token=id))
+
+    def _audit_refusal(self, scope: Scope, refused: Refused) -> None:
+        event = _AUDITED.get(refused.refusal.code)
+        trail = scope.get(TRAIL_KEY)
+        if event is not None and isinstance(trail, Trail):
+            now = asyncio.get_running_loop().time()
+            self._refusals.write(trail, event, refused.refusal.status, refused.detail, now)

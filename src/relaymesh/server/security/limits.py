@@ -1,0 +1,84 @@
+"""Settings of the guard. Parsed once, at the edge; each with its default and what raising it costs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields
+
+from relaymesh.errors import InvalidSettings
+from relaymesh.server.security.hosts import Hosts
+from relaymesh.server.security.proxies import Proxies
+
+DESCRIPTORS_RESERVED = 64
+"""For the journal, the store, the audit and the listening sockets: connections never take these."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SecuritySettings:
+    """Frozen and checked on construction.
+
+    allow_hosts: names this server is called by beside the loopback names, as `name` (on its own port) or
+        `name:port` (as seen through a proxy). Each is a name that a web page could be served under.
+    proxies: addresses or networks whose X-Forwarded-* headers are believed. Anybody in them can claim any
+        remote address in the audit.
+    connections_max: connections open at once; the next are answered 503. Lowered at start to what the
+        process may open less 64. Each costs about 30 kB when idle.
+    header_bytes_max, headers_max: the largest head of a request, and how many headers in it.
+    header_seconds: time for the head of a request. Raising it lets slow clients hold connections longer.
+    body_seconds, body_rate_min: a body must come at this rate, in bytes a second, after a start of so many
+        seconds. Lowering the rate lets slow clients hold connections longer.
+    bodies_bytes_max: bytes of bodies being read, of all requests together. Costs that much memory.
+    write_seconds: a reader that takes less than 64 KiB of what waits for it in this time is disconnected.
+    write_buffer_bytes_max: the most that may wait for one reader who does not read.
+    fragments_max: fragments in one WebSocket message.
+    write_rate, write_burst: writes a second for each credential, and how many may come at once; a batch is
+        one write. Beyond it HTTP is answered 429, and a WebSocket is read more slowly. Rate 0 is no limit.
+    get_compat: accept writes as GET under /v1/compat, for programs that can do nothing else. Each is audited.
+    audit_bytes_max, audit_files_max: when the audit log begins a new file, and how many it keeps.
+    """
+
+    allow_hosts: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
+    connections_max: int = 4096
+    header_bytes_max: int = 32_768
+    headers_max: int = 100
+    header_seconds: float = 10.0
+    body_seconds: float = 10.0
+    body_rate_min: int = 16_384
+    bodies_bytes_max: int = 268_435_456
+    write_seconds: float = 30.0
+    write_buffer_bytes_max: int = 67_108_864
+    fragments_max: int = 1024
+    write_rate: float = 5_000.0
+    write_burst: float = 10_000.0
+    get_compat: bool = False
+    audit_bytes_max: int = 67_108_864
+    audit_files_max: int = 16
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            if not (value > 0 or (field.name == "write_rate" and value == 0)):
+                raise InvalidSettings(f"{field.name} is {value}: it must be positive")
+        if self.write_burst < 1:
+            raise InvalidSettings(f"write_burst is {self.write_burst}: no write could ever be made")
+        Proxies(self.proxies)
+        try:
+            Hosts(self.allow_hosts)
+        except ValueError as error:
+            raise InvalidSettings(f"allow_hosts: {error}", hint="give NAME or NAME:PORT") from None
+
+    def connections_allowed(self) -> int:
+        """What is open at most: the setting, or what the process may open less what is reserved."""
+        return max(1, min(self.connections_max, _descriptors_max() - DESCRIPTORS_RESERVED))
+
+
+def _descriptors_max() -> int:
+    if sys.platform == "win32":
+        return sys.maxsize
+    import resource  # noqa: PLC0415  not there on Windows
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft

@@ -1,0 +1,171 @@
+"""Who is asking: the credential of one request or connection, and what it allows.
+
+| scope | allows |
+|---|---|
+| `read` | looking: lists, stories, statistics, dead letters, peeking |
+| `agent:<name>` | acting as that agent alone: sending as it, receiving and settling its mail |
+| `write` | acting as any agent of the namespace; changing mailboxes, subscriptions, dead letters |
+| `admin` | everything inside its namespace; with the namespace `*`, everything everywhere |
+
+A route asks for what it does: `require("agent")` to send, receive or settle (any of `agent:<name>`,
+`write`, `admin` will do; `sender` and `may_receive` then say whose), `require("read")`,
+`require("write")`, `require("admin")`.
+
+Who a message is from (`sender`), by credential and the `from` that was given:
+
+| credential | no `from` | its own name | another name |
+|---|---|---|---|
+| `agent:<name>`, whatever else it has | that agent | that agent | refused |
+| several `agent:<name>` | refused: say which | that agent | refused |
+| `write` or `admin`, no agent | refused: say which | | that name, in its namespace |
+| `read` alone | refused | refused | refused |
+
+`RESERVED_NAMES` are the mesh's own voice: only an `admin` credential may send as one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from relaymesh.errors import InvalidEnvelope, Unauthorized
+from relaymesh.kernel.address import (
+    agent_address,
+    name_of,
+    namespace_of,
+    pattern_address,
+    subscription_address,
+    topic_address,
+)
+
+__all__ = ["EVERYWHERE", "RESERVED_NAMES", "Principal", "principal_of"]
+
+EVERYWHERE = "*"
+RESERVED_NAMES = frozenset({"mesh", "relaymesh", "system"})
+STATE_KEY = "relaymesh.principal"
+_AGENT = "agent:"
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """A valid credential. Everything it is asked raises `Unauthorized(authenticated=True)` to refuse."""
+
+    token_id: str
+    label: str
+    namespace: str
+    scopes: frozenset[str]
+
+    # -- what it may do
+
+    @property
+    def agents(self) -> frozenset[str]:
+        """The agents this credential is, by plain name."""
+        return frozenset(scope.removeprefix(_AGENT) for scope in self.scopes if scope.startswith(_AGENT))
+
+    @property
+    def is_admin(self) -> bool:
+        return "admin" in self.scopes
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it is bound to no namespace."""
+        return self.is_admin and self.namespace == EVERYWHERE
+
+    def allows(self, scope: str) -> bool:
+        if self.is_admin or scope in self.scopes:
+            return True
+        return scope == "agent" and ("write" in self.scopes or bool(self.agents))
+
+    def require(self, scope: str) -> None:
+        """Refuse unless the credential allows `read`, `agent`, `write` or `admin`."""
+        if not self.allows(scope):
+            raise self._refusal(f"this needs the scope {scope!r}")
+
+    # -- addresses inside its namespace
+
+    def address(self, name: str, what: str = "agent name") -> str:
+        """The full address of an agent: a plain name lies in the credential's namespace."""
+        return self._inside(agent_address(self._qualified(name), what), what)
+
+    def topic(self, topic: str) -> str:
+        return self._inside(topic_address(self._qualified(topic)), "topic")
+
+    def pattern(self, pattern: str) -> str:
+        return self._inside(pattern_address(self._qualified(pattern)), "topic pattern")
+
+    def subscription(self, pattern: str, name: str) -> str:
+        return self._inside(subscription_address(self._qualified(pattern), name), "subscription")
+
+    def mailbox(self, name: str) -> str:
+        """The full address of a mailbox: an agent's name, or `pattern:name` of a subscription."""
+        pattern, colon, subscription = name.partition(":")
+        return self.subscription(pattern, subscription) if colon else self.address(name, "mailbox")
+
+    def sees(self, address: str) -> bool:
+        """Whether a full address lies in its namespace: what lists and stories leave out otherwise."""
+        return self.everywhere or namespace_of(address) == self.namespace
+
+    # -- acting
+
+    def sender(self, given: str | None) -> str:
+        """The sender that is stamped on a message; `given` is the `from` the message came with.
+
+        The answer depends on nothing else: a connection may remember it.
+        """
+        self.require("agent")
+        if given is None:
+            return self._only_agent()
+        address = self.address(given, "from")
+        if self.agents and not self._is_agent(address):
+            raise self._refusal(f"{given!r} in `from` is not the agent of this token")
+        if name_of(address) in RESERVED_NAMES and not self.is_admin:
+            raise self._refusal(f"{given!r} in `from` is a reserved name")
+        return address
+
+    def may_receive(self, mailbox: str) -> bool:
+        """Whether it may receive from, settle in and change the mailbox of this full address.
+
+        An agent owns its mailbox and the subscriptions that carry its name (`order.*:billing` is
+        billing's); `write` and `admin` credentials every mailbox of their namespace.
+        """
+        if not self.sees(mailbox):
+            return False
+        if self.is_admin or "write" in self.scopes:
+            return True
+        _, colon, subscription = name_of(mailbox).partition(":")
+        return (subscription if colon else name_of(mailbox)) in self.agents
+
+    def require_mailbox(self, mailbox: str) -> None:
+        """Refuse unless `may_receive`. The refusal is the same for a mailbox that is not there."""
+        if not self.may_receive(mailbox):
+            raise self._refusal(f"mailbox {mailbox!r} is not this token's")
+
+    def _only_agent(self) -> str:
+        if len(self.agents) == 1:
+            return self.address(next(iter(self.agents)))
+        raise InvalidEnvelope("`from` is missing", hint="this token is no single agent: name the sender")
+
+    def _is_agent(self, address: str) -> bool:
+        return any(self.address(agent) == address for agent in self.agents)
+
+    def _qualified(self, name: str) -> str:
+        if self.namespace == EVERYWHERE or "/" in name:
+            return name
+        return f"{self.namespace}/{name}"
+
+    def _inside(self, address: str, what: str) -> str:
+        if not self.sees(address):
+            raise self._refusal(f"{what} {address!r} lies outside namespace {self.namespace!r}")
+        return address
+
+    def _refusal(self, why: str) -> Unauthorized:
+        return Unauthorized(f"token {self.token_id} may not do that: {why}", authenticated=True)
+
+
+def principal_of(scope: Mapping[str, Any]) -> Principal:
+    """The principal of a request or connection, as the guard found it."""
+    principal = scope.get(STATE_KEY)
+    if not isinstance(principal, Principal):
+        raise Unauthorized("no credential was given")
+    return principal

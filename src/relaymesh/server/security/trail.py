@@ -1,0 +1,94 @@
+"""Who a request is from and where it came from, held ready for the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from relaymesh.server.security.arrival import Arrival
+from relaymesh.server.security.audit import AuditEvent, AuditLog
+from relaymesh.server.security.principal import Principal
+from relaymesh.server.security.rates import Bucket
+
+TRAIL_KEY = "relaymesh.trail"
+AGENT_KEY = "relaymesh.agent"
+"""Where a route may say as which agent it acted, when the credential is of several."""
+
+REFUSALS_RATE = 10.0
+REFUSALS_BURST = 50.0
+ADDRESSES_MAX = 1_000
+
+
+class Trail:
+    """Writes audit lines for one request or connection. Of a WebSocket, one for each write made on it."""
+
+    def __init__(self, audit: AuditLog, arrival: Arrival, principal: Principal | None) -> None:
+        self._audit = audit
+        self._arrival = arrival
+        self._principal = principal
+
+    @property
+    def remote_addr(self) -> str:
+        return self._arrival.remote_addr
+
+    def write(
+        self,
+        event: str,
+        status: int,
+        *,
+        route: str = "",
+        agent: str = "",
+        detail: str = "",
+        suppressed: int = 0,
+    ) -> None:
+        """Have `event` audited: what was done, and with which status it was answered."""
+        principal, arrival = self._principal, self._arrival
+        agents = principal.agents if principal is not None else frozenset()
+        self._audit.append(
+            AuditEvent(
+                event=event,
+                at=self._audit.now_ms(),
+                token=principal.token_id if principal is not None else "",
+                label=principal.label if principal is not None else "",
+                agent=agent or ",".join(sorted(agents)),
+                method=arrival.method,
+                route=route,
+                path=arrival.path,
+                status=status,
+                remote_addr=arrival.remote_addr,
+                user_agent=arrival.user_agent,
+                x_forwarded_for=arrival.x_forwarded_for or "",
+                origin=arrival.origin or "",
+                referer=arrival.referer.partition("?")[0],
+                detail=detail,
+                suppressed=suppressed,
+            )
+        )
+
+
+def trail_of(scope: Mapping[str, Any]) -> Trail:
+    """The trail of a request or connection that passed the guard."""
+    trail = scope[TRAIL_KEY]
+    assert isinstance(trail, Trail)
+    return trail
+
+
+class RefusalLog:
+    """Refusals, audited up to a rate for each address: a flood of them must not wash away what matters."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, Bucket] = {}
+        self._suppressed = 0
+
+    def write(self, trail: Trail, event: str, status: int, detail: str, now: float) -> None:
+        address = trail.remote_addr
+        bucket = self._buckets.get(address)
+        if bucket is None:
+            if len(self._buckets) >= ADDRESSES_MAX:
+                self._buckets.clear()
+            bucket = self._buckets[address] = Bucket(REFUSALS_BURST, now)
+        if bucket.take(now, REFUSALS_RATE, REFUSALS_BURST) > 0:
+            self._suppressed += 1
+            return
+        suppressed, self._suppressed = self._suppressed, 0
+        trail.write(event, status, detail=detail, suppressed=suppressed)

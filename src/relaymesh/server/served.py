@@ -1,0 +1,51 @@
+"""What the routes have at hand. No logic: each part is told what to do by the route that needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from relaymesh.node.async_local import AsyncLocalSession
+from relaymesh.node.node import Node
+from relaymesh.server.roster import Roster
+from relaymesh.server.settings import ServerSettings
+from relaymesh.store.views import Views
+
+
+@dataclass(slots=True)
+class WebCounts:
+    """What the server counts beside the kernel, since its start. Shown by `/metrics`."""
+
+    requests: int = 0
+    problems: int = 0
+    polls: int = 0
+    """Long polls that wait now."""
+    write_get_compat: int = 0
+    write_rate_limited: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Served:
+    """One node and everything that is served with it."""
+
+    node: Node
+    session: AsyncLocalSession
+    settings: ServerSettings
+    tokens: Any = None
+    audit: Any = None
+    views: Views | None = None
+    """The store's tables; None for a mesh in memory."""
+    counts: WebCounts = field(default_factory=WebCounts)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the stop begins: long polls end, connections say goodbye."""
+    roster: Roster = field(init=False)
+    """Who joined, and who is there."""
+
+    def __post_init__(self) -> None:
+        self.roster = Roster(self.node.core, self.settings.reliability)
+
+    @property
+    def now(self) -> int:
+        """Mesh time in ms."""
+        return self.node.time.now()

@@ -1,0 +1,62 @@
+"""The protocol `relaymesh.v1.msgpack`: frames as `relaymesh.wire.frames` has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from relaymesh.errors import MeshError
+from relaymesh.kernel.entry import Lease
+from relaymesh.server.ws import calls
+from relaymesh.server.ws.closing import Close, Ended
+from relaymesh.server.ws.operations import Operations, problem_of
+from relaymesh.wire import frames
+from relaymesh.wire.frames import decode_client, encode
+
+
+class Binary:
+    """Reads and writes MessagePack."""
+
+    subprotocol = frames.SUBPROTOCOL_MSGPACK
+
+    def read(self, message: Any) -> Any:
+        data = message.get("bytes")
+        if data is None:
+            raise Ended(Close.KIND, "this protocol has binary frames only")
+        try:
+            return decode_client(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Ended(Close.UNREADABLE, f"a frame cannot be read: {error}"[:100]) from None
+
+    def event(self, data: bytes) -> dict[str, Any]:
+        return {"type": "websocket.send", "bytes": data}
+
+    async def answer(self, on: Operations, frame: Any) -> bytes:
+        """Do what the frame asks for, and answer."""
+        if isinstance(frame, frames.Send):
+            receipts = await on.send(frame.groups, frame.wait_ms)
+            return encode(frames.Receipts(frame.ref, frames.receipt_rows(receipts)))
+        if isinstance(frame, frames.Settle):
+            return encode(await on.settle(frame))
+        if isinstance(frame, frames.Publish):
+            receipts = await on.publish(frame.topic, frame.envelopes, frame.wait_ms)
+            return encode(frames.Receipts(frame.ref, frames.receipt_rows(receipts)))
+        if isinstance(frame, frames.Reply):
+            receipts = await on.reply(frame.token, frame.groups)
+            return encode(frames.Receipts(frame.ref, frames.receipt_rows(receipts)))
+        assert isinstance(frame, frames.Call)
+        value = await calls.call(
+            on, frame.name, lambda kind: msgspec.msgpack.decode(frame.arguments, type=kind)
+        )
+        return encode(frames.Result(frame.ref, msgspec.Raw(encode(value))))
+
+    def deliveries(self, ref: int | None, mailbox: str, leases: list[Lease], now: int) -> bytes:  # noqa: ARG002
+        return encode(frames.deliveries(ref, mailbox, leases))
+
+    def problem(self, ref: int | None, error: MeshError) -> bytes:
+        return encode(problem_of(ref, error))
+
+    def frame(self, frame: Any) -> bytes:
+        """A frame that is the same in both protocols."""
+        return encode(frame)

@@ -1,0 +1,236 @@
+"""Everything else a session has, by name: `call{name, arguments}`.
+
+| needs | calls |
+|---|---|
+| `agent` | deliver_due |
+| `agent`, and the mailbox | open_mailbox, subscribe, unsubscribe, expect, unexpect, complete |
+| `agent`, and its own name | register, drain |
+| `read` | stats, dead_letters, letters; peek, unless the mailbox is the credential's |
+| `write` | redrive, purge, reprioritise, set_breaker, force_delayed |
+| `admin` | checkpoint |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from relaymesh.errors import InvalidEnvelope, NotFound
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.server.ws.operations import Operations
+from relaymesh.wire import frames
+from relaymesh.wire.envelope import check_envelope
+from relaymesh.wire.stats import MeshStats
+
+PEEK_MAX = 10_000
+
+
+async def _open_mailbox(on: Operations, given: frames.OpenMailbox) -> None:
+    await on.served.session.open_mailbox(on.mailbox(given.mailbox), given.settings)
+
+
+async def _subscribe(on: Operations, given: frames.Subscribe) -> None:
+    on.principal.require("agent")
+    pattern = on.principal.pattern(given.pattern)
+    mailbox = on.principal.subscription(given.pattern, given.name)
+    on.principal.require_mailbox(mailbox)
+    await on.served.session.subscribe(pattern, mailbox, given.settings)
+
+
+async def _unsubscribe(on: Operations, given: frames.OfMailbox) -> int:
+    return await on.served.session.unsubscribe(on.mailbox(given.mailbox))
+
+
+async def _expect(on: Operations, given: frames.Correlation) -> None:
+    await on.served.session.expect(on.mailbox(given.mailbox), given.correlation_id)
+
+
+async def _unexpect(on: Operations, given: frames.Correlation) -> None:
+    await on.served.session.unexpect(on.mailbox(given.mailbox), given.correlation_id)
+
+
+async def _complete(on: Operations, given: frames.Complete) -> bool:
+    return await on.served.session.complete(on.mailbox(given.mailbox), given.sequence)
+
+
+async def _register(on: Operations, given: frames.Register) -> None:
+    await on.served.roster.register(
+        on.mailbox(given.agent),
+        on.served.now,
+        role=given.role,
+        capabilities=given.capabilities,
+        metadata=given.metadata,
+    )
+
+
+async def _drain(on: Operations, given: frames.OfAgent) -> None:
+    await on.served.roster.drain(on.mailbox(given.agent))
+
+
+# -- looking
+
+
+async def _stats(on: Operations, given: frames.Nothing) -> MeshStats:  # noqa: ARG001 - takes nothing
+    stats = await on.served.session.stats()
+    if on.principal.everywhere:
+        return stats
+    seen = {address: box for address, box in stats.mailboxes.items() if on.principal.sees(address)}
+    return msgspec.structs.replace(stats, mailboxes=seen)
+
+
+async def _peek(on: Operations, given: frames.Peek) -> list[frames.Row]:
+    address = on.principal.mailbox(given.mailbox)
+    if not on.principal.may_receive(address):
+        on.principal.require("read")
+    limit = max(0, min(given.limit, PEEK_MAX))
+    return [frames.row_of(entry) for entry in await on.served.session.peek(address, limit)]
+
+
+async def _dead_letters(on: Operations, given: frames.Nothing) -> list[DeadLetter]:  # noqa: ARG001
+    letters = await on.served.session.dead_letters()
+    return [letter for letter in letters if on.principal.sees(letter.mailbox)]
+
+
+async def _letters(on: Operations, given: frames.Letters) -> list[DeadLetter]:
+    return await _named(on, given.letters)
+
+
+async def _named(on: Operations, names: Sequence[tuple[str, int]]) -> list[DeadLetter]:
+    by_name = {
+        (letter.mailbox, letter.dead_sequence): letter for letter in await on.served.session.dead_letters()
+    }
+    for mailbox, dead_sequence in names:
+        if (mailbox, dead_sequence) not in by_name or not on.principal.sees(mailbox):
+            raise NotFound(f"there is no dead letter {dead_sequence} of {mailbox}")
+    return [by_name[name] for name in names]
+
+
+# -- changing
+
+
+async def _redrive(on: Operations, given: frames.Redrive) -> list[int | None]:
+    letters = await _named(on, given.letters)
+    to = None if given.to is None else on.principal.address(given.to, "recipient")
+    edit = None if given.edited is None else _edits(on, letters, given.edited)
+    return await on.served.session.redrive(given.letters, to, edit)
+
+
+def _edits(
+    on: Operations, letters: list[DeadLetter], edited: Sequence[Envelope | None]
+) -> Callable[[Envelope], Envelope]:
+    """What the client made of each letter's message: its content and id; the rest stays as it was."""
+    if len(edited) != len(letters):
+        raise InvalidEnvelope(f"{len(letters)} letters are named and {len(edited)} edited")
+    made: dict[int, Envelope] = {}
+    for letter, envelope in zip(letters, edited, strict=True):
+        if envelope is not None:
+            check_envelope(envelope, on.served.session.payload_bytes_max)
+            old = letter.envelope
+            made[id(old)] = msgspec.structs.replace(
+                old,
+                id=envelope.id,
+                content=envelope.content,
+                encoding=envelope.encoding,
+                origin=old.origin or old.id,
+            )
+
+    def edit(envelope: Envelope) -> Envelope:
+        new = made.get(id(envelope))
+        if new is None:
+            raise InvalidEnvelope(f"there is no edited message for {envelope.id!r}; nothing was redriven")
+        return new
+
+    return edit
+
+
+async def _purge(on: Operations, given: frames.Letters) -> int:
+    await _named(on, given.letters)
+    return await on.served.session.purge(given.letters)
+
+
+async def _reprioritise(on: Operations, given: frames.Reprioritise) -> int:
+    ids = None if given.ids is None else frozenset(given.ids)
+    if not 1 <= given.priority <= 5:
+        raise InvalidEnvelope(f"priority must be 1 (first) to 5 (last), not {given.priority}")
+    return await on.served.session.reprioritise(on.mailbox(given.mailbox), ids, given.priority)
+
+
+async def _set_breaker(on: Operations, given: frames.SetBreaker) -> None:
+    await on.served.session.set_breaker(on.mailbox(given.mailbox), open=given.open)
+
+
+async def _force_delayed(on: Operations, given: frames.ForceDelayed) -> int:
+    session = on.served.session
+    if given.mailbox is not None:
+        return await session.force_delayed(on.mailbox(given.mailbox))
+    if on.principal.everywhere:
+        return await session.force_delayed(None)
+    stats = await session.stats()
+    return sum(
+        [
+            await session.force_delayed(address)
+            for address, box in stats.mailboxes.items()
+            if box.delayed and on.principal.sees(address)
+        ]
+    )
+
+
+async def _deliver_due(on: Operations, given: frames.Nothing) -> int:  # noqa: ARG001 - takes nothing
+    return await on.served.session.deliver_due()
+
+
+async def _checkpoint(on: Operations, given: frames.Nothing) -> int | None:  # noqa: ARG001 - takes nothing
+    return await on.served.session.checkpoint()
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One call: the scope it needs, what it is given, what it does."""
+
+    scope: str | None
+    """None: it asks for itself."""
+    arguments: type[frames.Arguments]
+    do: Callable[[Operations, Any], Awaitable[Any]]
+
+
+CALLS: dict[str, Row] = {
+    "open_mailbox": Row("agent", frames.OpenMailbox, _open_mailbox),
+    "subscribe": Row("agent", frames.Subscribe, _subscribe),
+    "unsubscribe": Row("agent", frames.OfMailbox, _unsubscribe),
+    "expect": Row("agent", frames.Correlation, _expect),
+    "unexpect": Row("agent", frames.Correlation, _unexpect),
+    "complete": Row("agent", frames.Complete, _complete),
+    "register": Row("agent", frames.Register, _register),
+    "drain": Row("agent", frames.OfAgent, _drain),
+    "stats": Row("read", frames.Nothing, _stats),
+    "peek": Row(None, frames.Peek, _peek),
+    "dead_letters": Row("read", frames.Nothing, _dead_letters),
+    "letters": Row("read", frames.Letters, _letters),
+    "redrive": Row("write", frames.Redrive, _redrive),
+    "purge": Row("write", frames.Letters, _purge),
+    "reprioritise": Row("write", frames.Reprioritise, _reprioritise),
+    "set_breaker": Row("write", frames.SetBreaker, _set_breaker),
+    "force_delayed": Row("write", frames.ForceDelayed, _force_delayed),
+    "deliver_due": Row("agent", frames.Nothing, _deliver_due),
+    "checkpoint": Row("admin", frames.Nothing, _checkpoint),
+}
+
+
+READING = frozenset({"stats", "peek", "dead_letters", "letters"})
+"""Calls that write nothing."""
+
+
+async def call(on: Operations, name: str, arguments: Callable[[type[Any]], Any]) -> Any:
+    """Do what is named; `arguments` decodes what was given with it."""
+    row = CALLS.get(name)
+    if row is None:
+        raise NotFound(f"there is no call {name[:80]!r}", hint=f"calls are {', '.join(CALLS)}")
+    if row.scope is not None:
+        on.principal.require(row.scope)
+    try:
+        given = arguments(row.arguments)
+    except msgspec.MsgspecError as error:
+        raise InvalidEnvelope(f"the arguments of {name}: {error}") from None
+    return await row.do(on, given)

@@ -1,0 +1,35 @@
+"""Why a connection is closed: the codes that clients see."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Close(IntEnum):
+    """RFC 6455 codes as this protocol uses them; 4401 is the guard's, when a token has ended."""
+
+    DONE = 1000
+    """The client said goodbye."""
+    PROTOCOL = 1002
+    """Not what was to come: no `hello`, a second one, a version that is not spoken here."""
+    KIND = 1003
+    """A text frame in the MessagePack protocol, or a binary one in the JSON protocol."""
+    UNREADABLE = 1007
+    """A frame that cannot be decoded."""
+    TOO_LARGE = 1009
+    """A frame over the limit."""
+    BROKEN = 1011
+    """A mistake of ours; it is in the log."""
+    RESTART = 1012
+    """The node stops. Come back, and resume."""
+    TRY_LATER = 1013
+    """The client does not read what it asked for. Come back, with less credit."""
+
+
+class Ended(Exception):
+    """The connection is to be closed, for this reason."""
+
+    def __init__(self, code: Close, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason

@@ -1,0 +1,411 @@
+"""One WebSocket connection: frames in, answers out, neither without bounds.
+
+reading     one frame after the other; not while IN_FLIGHT_MAX of them are being worked on
+working     a task for each frame, begun in their order; answers leave as they come
+writing     what waits for the client; more than OUTBOX_BYTES_MAX, and the connection ends with 1013
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+from typing import Any
+
+from xxhash import xxh3_64_intdigest
+
+from relaymesh.errors import InvalidSettings, MeshError, RateLimited
+from relaymesh.kernel.address import DEFAULT_NAMESPACE
+from relaymesh.kernel.entry import Lease
+from relaymesh.server.exchange import Event, Receive, Scope, Send
+from relaymesh.server.problem import Broken, status_of
+from relaymesh.server.routing import App
+from relaymesh.server.security.principal import EVERYWHERE, Principal, principal_of
+from relaymesh.server.security.trail import Trail, trail_of
+from relaymesh.server.served import Served
+from relaymesh.server.ws.binary import Binary
+from relaymesh.server.ws.calls import READING
+from relaymesh.server.ws.closing import Close, Ended
+from relaymesh.server.ws.credit import Feed
+from relaymesh.server.ws.operations import Operations
+from relaymesh.server.ws.sessions import Question, Session, Sessions
+from relaymesh.server.ws.text import Text
+from relaymesh.wire import frames
+
+log = logging.getLogger("relaymesh.server")
+
+HELLO_S = 10.0
+HEARTBEAT_MS = 30_000
+IN_FLIGHT_MAX = 64
+RECEIVES_MAX = 1_000
+FEEDS_MAX = 1_000
+OUTBOX_BYTES_MAX = 67_108_864
+STOP_S = 2.0
+"""How long operations may take to finish when the node stops."""
+
+CODECS: tuple[type[Binary | Text], ...] = (Binary, Text)
+
+
+def websocket_app(served: Served) -> App:
+    """The ASGI app behind `/v1/ws`. The guard has said who is asking."""
+    sessions = Sessions(served)
+
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        codec = _codec_for(scope.get("subprotocols", []))
+        if codec is None:
+            await send({"type": "websocket.close", "code": Close.PROTOCOL})
+            return
+        await send({"type": "websocket.accept", "subprotocol": codec.subprotocol})
+        sessions.watch_stop()
+        connection = Connection(served, sessions, principal_of(scope), trail_of(scope), codec, send)
+        await connection.run(receive)
+
+    return endpoint
+
+
+def _codec_for(offered: list[str]) -> Binary | Text | None:
+    """The first protocol of ours that the client speaks."""
+    for name in offered:
+        for codec in CODECS:
+            if codec.subprotocol == name:
+                return codec()
+    return None
+
+
+class Connection:
+    """The connection of one client."""
+
+    def __init__(
+        self,
+        served: Served,
+        sessions: Sessions,
+        principal: Principal,
+        trail: Trail,
+        codec: Binary | Text,
+        send: Send,
+    ) -> None:
+        self._served = served
+        self._trail = trail
+        self._sessions = sessions
+        self._principal = principal
+        self._codec = codec
+        self._send = send
+        self._session: Session | None = None
+        self._gone = False
+        self._outbox: deque[bytes] = deque()
+        self._outbox_bytes = 0
+        self._writing: asyncio.Task[None] | None = None
+        self._working: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._receives: dict[int, asyncio.Task[None]] = {}
+        self._feeds: dict[str, Feed] = {}
+        self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+
+    # -- its life
+
+    async def run(self, receive: Receive) -> None:
+        """Serve the client until either side ends it."""
+        reading = asyncio.create_task(self._read(receive))
+        try:
+            done: set[asyncio.Future[Any]] = {reading, self._ended}
+            await asyncio.wait(done, return_when=asyncio.FIRST_COMPLETED)
+            if self._ended.done():
+                await self._close(self._ended.result())
+            elif reading.exception() is not None:
+                await self._close(self._reason(reading.exception()))
+        finally:
+            reading.cancel()
+            await self._cease()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    def _reason(self, error: BaseException | None) -> Ended:
+        if isinstance(error, Ended):
+            return error
+        if isinstance(error, MeshError):
+            self.put(self._codec.problem(None, error))
+            return Ended(Close.RESTART, error.message)
+        log.error("a WebSocket connection failed", exc_info=error)
+        return Ended(Close.BROKEN, "a mistake in the node")
+
+    async def _close(self, ended: Ended) -> None:
+        if self._working and ended.code is Close.RESTART:
+            await asyncio.wait(self._working, timeout=STOP_S)
+        if ended.code is Close.TRY_LATER:
+            self._outbox.clear()
+        if self._writing is not None:
+            await asyncio.wait({self._writing}, timeout=STOP_S)
+        close = {"type": "websocket.close", "code": int(ended.code), "reason": ended.reason[:100]}
+        try:
+            await asyncio.wait_for(self._send(close), STOP_S)
+        except (OSError, RuntimeError):
+            return  # the client was faster, or does not read at all
+
+    async def _cease(self) -> None:
+        """Nobody waits here any more. What was begun goes on in the session; receives end."""
+        self._gone = True
+        if self._session is not None:
+            self._sessions.detach(self._session, self)
+        await self._stop_giving()
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    async def _stop_giving(self) -> None:
+        """No more deliveries leave here; what was on its way goes back unburned."""
+        tasks = list(self._receives.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *[feed.stop() for feed in self._feeds.values()], return_exceptions=True)
+
+    async def supplant(self) -> None:
+        """The client has come back on another connection, and reads this one no longer."""
+        self._gone = True
+        await self._stop_giving()
+        self._end(Ended(Close.DONE, "the session goes on elsewhere"))
+
+    def go_away(self) -> None:
+        """The node stops: say so, take nothing more, give nothing more out."""
+        self.put(self._codec.frame(frames.GoingAway("the node stops")))
+        self._end(Ended(Close.RESTART, "the node stops"))
+
+    def _end(self, ended: Ended) -> None:
+        if not self._ended.done():
+            self._ended.set_result(ended)
+
+    # -- reading
+
+    async def _read(self, receive: Receive) -> None:
+        try:
+            first = await asyncio.wait_for(_next(receive), HELLO_S)
+        except TimeoutError:
+            raise Ended(Close.PROTOCOL, "no hello came in time") from None
+        if first is None:
+            return
+        operations = await self._greet(self._codec.read(first))
+        while (event := await _next(receive)) is not None:
+            frame = self._codec.read(event)
+            self._begin(operations, frame, event)
+            if not self._room.is_set():
+                await self._room.wait()
+            if isinstance(frame, frames.Goodbye):
+                await asyncio.wait({self._ended})
+                return
+
+    async def _greet(self, hello: Any) -> Operations:
+        if not isinstance(hello, frames.Hello):
+            raise Ended(Close.PROTOCOL, "a connection begins with hello")
+        if hello.protocol.partition(".")[0] != frames.PROTOCOL.partition(".")[0]:
+            error = InvalidSettings(
+                f"this node speaks protocol {frames.PROTOCOL}, not {hello.protocol[:20]!r}",
+                hint="use a client and a node of the same major version",
+            )
+            self.put(self._codec.problem(None, error))
+            raise Ended(Close.PROTOCOL, "another version of the protocol")
+        served, principal = self._served, self._principal
+        session = None
+        if hello.resume is not None:
+            session = await self._sessions.resume(
+                hello.resume, principal, self._codec.subprotocol, hello.held
+            )
+        resumed = session is not None
+        if session is None:
+            session = self._sessions.begin(principal, self._codec.subprotocol)
+        operations = Operations(served, principal, session)
+        if hello.agent is not None:
+            await self._join(operations, hello.agent)
+        session.attach(self)
+        self._session = session
+        namespace = DEFAULT_NAMESPACE if principal.namespace == EVERYWHERE else principal.namespace
+        self.put(
+            self._codec.frame(
+                frames.Welcome(
+                    session.id,
+                    frames.PROTOCOL,
+                    served.now,
+                    HEARTBEAT_MS,
+                    namespace,
+                    served.session.payload_bytes_max,
+                    served.settings.body_bytes_max,
+                    resumed,
+                )
+            )
+        )
+        return operations
+
+    async def _join(self, on: Operations, agent: str) -> None:
+        try:
+            await on.join(agent)
+        except MeshError as error:
+            self.put(self._codec.problem(None, error))
+            raise Ended(Close.PROTOCOL, "this agent may not join") from None
+
+    # -- working
+
+    def _begin(self, on: Operations, frame: Any, event: Event) -> None:
+        if isinstance(frame, frames.Receive):
+            self._begin_receive(on, frame)
+        elif isinstance(frame, frames.Cancel):
+            task = self._receives.get(frame.ref)
+            if task is not None:
+                task.cancel()
+        elif isinstance(frame, frames.Credit):
+            self._allow(on, frame)
+        elif isinstance(frame, frames.Ping):
+            self.put(self._codec.frame(frames.Pong(frame.ref, self._served.now)))
+        elif isinstance(frame, frames.Heartbeat):
+            on.beat()
+            self.put(self._codec.frame(frames.Beat(frame.ref, self._served.now)))
+        elif isinstance(frame, frames.Hello):
+            raise Ended(Close.PROTOCOL, "hello was said before")
+        elif isinstance(frame, frames.Goodbye):
+            self._track(asyncio.create_task(self._goodbye(on.session)))
+        else:
+            self._begin_work(
+                on, frame, (frame.ref, xxh3_64_intdigest(event.get("bytes") or event["text"].encode()))
+            )
+
+    def _begin_work(self, on: Operations, frame: Any, question: Question) -> None:
+        session = on.session
+        missed = session.missed(question)
+        if missed is not None:
+            self.put(missed)
+        elif question not in session.running:
+            session.running.add(question)
+            self._track(asyncio.create_task(self._work(on, frame, question)))
+
+    def _track(self, task: asyncio.Task[None]) -> None:
+        self._working.add(task)
+        task.add_done_callback(self._worked)
+        if len(self._working) >= IN_FLIGHT_MAX:
+            self._room.clear()
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._working.discard(task)
+        if len(self._working) < IN_FLIGHT_MAX:
+            self._room.set()
+
+    async def _work(self, on: Operations, frame: Any, question: Question) -> None:
+        """Done to the end even if the connection is lost meanwhile: the client may ask again."""
+        session, status = on.session, 200
+        try:
+            data = await self._codec.answer(on, frame)
+        except MeshError as error:
+            status = status_of(error)
+            data = self._codec.problem(frame.ref, error)
+        except Exception:
+            log.exception("%s failed", type(frame).__name__)
+            status = 500
+            data = self._codec.problem(frame.ref, Broken("this request met a mistake in the node"))
+        finally:
+            session.running.discard(question)
+        session.answered(question, data)
+        self._audit(frame, status)
+
+    def _audit(self, frame: Any, status: int) -> None:
+        """Every write is audited: a batch is one."""
+        name = getattr(frame, "name", None)
+        if name not in READING:
+            self._trail.write("ws.write", status, route=f"{frames.PATH} {name or _op(frame)}")
+
+    async def _goodbye(self, session: Session) -> None:
+        await self._stop_giving()
+        try:
+            await self._sessions.end(session)
+        except MeshError as error:
+            log.debug("a goodbye came too late: %s", error)
+        self._end(Ended(Close.DONE, "goodbye"))
+
+    # -- deliveries
+
+    def _begin_receive(self, on: Operations, frame: frames.Receive) -> None:
+        if len(self._receives) >= RECEIVES_MAX or frame.ref in self._receives:
+            error = RateLimited(f"{len(self._receives)} receives wait already, or one under this ref")
+            self.put(self._codec.problem(frame.ref, error))
+            return
+        task = self._receives[frame.ref] = asyncio.create_task(self._receive(on, frame))
+        task.add_done_callback(partial(self._received, frame))
+
+    async def _receive(self, on: Operations, frame: frames.Receive) -> None:
+        try:
+            mailbox = on.mailbox(frame.mailbox)
+            leases = await on.receive(mailbox, frame.max, frame.wait_ms, frame.correlation_id)
+            data = self._codec.deliveries(frame.ref, mailbox, leases, self._served.now)
+        except MeshError as error:
+            data = self._codec.problem(frame.ref, error)
+        except Exception:
+            log.exception("a receive failed")
+            data = self._codec.problem(frame.ref, Broken("this request met a mistake in the node"))
+        self.put(data)
+
+    def _received(self, frame: frames.Receive, task: asyncio.Task[None]) -> None:
+        """A receive that was cancelled, maybe before it began, is answered with nothing."""
+        self._receives.pop(frame.ref, None)
+        if task.cancelled():
+            self.put(self._codec.deliveries(frame.ref, frame.mailbox, [], self._served.now))
+
+    def _allow(self, on: Operations, frame: frames.Credit) -> None:
+        try:
+            mailbox = on.mailbox(frame.mailbox)
+        except MeshError as error:
+            self.put(self._codec.problem(None, error))
+            return
+        feed = self._feeds.get(mailbox)
+        if feed is None:
+            if len(self._feeds) >= FEEDS_MAX:
+                self.put(self._codec.problem(None, RateLimited(f"{FEEDS_MAX} mailboxes are pushed already")))
+                return
+            feed = self._feeds[mailbox] = Feed(on, mailbox, self._push, self._refuse)
+        feed.allow(max(0, frame.credit))
+
+    def _push(self, mailbox: str, leases: list[Lease]) -> None:
+        self.put(self._codec.deliveries(None, mailbox, leases, self._served.now))
+
+    def _refuse(self, error: MeshError) -> None:
+        self.put(self._codec.problem(None, error))
+
+    def settled(self, tokens: list[int]) -> None:
+        """Credit comes back."""
+        for feed in self._feeds.values():
+            feed.settled(tokens)
+
+    # -- writing
+
+    def put(self, data: bytes) -> None:
+        """Leave a frame to be written. One too many for a client that does not read ends the connection."""
+        if self._gone:
+            return
+        self._outbox.append(data)
+        self._outbox_bytes += len(data)
+        if self._outbox_bytes > OUTBOX_BYTES_MAX:
+            self._end(Ended(Close.TRY_LATER, "too much waits to be read"))
+        elif self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        event = self._codec.event
+        try:
+            while self._outbox:
+                data = self._outbox.popleft()
+                await self._send(event(data))
+                self._outbox_bytes -= len(data)
+        except (OSError, RuntimeError):
+            self._end(Ended(Close.DONE, "the client is gone"))
+        finally:
+            self._writing = None
+
+
+async def _next(receive: Receive) -> Event | None:
+    """The next frame as it came; None when the client is gone."""
+    while True:
+        event = await receive()
+        kind = event["type"]
+        if kind == "websocket.receive":
+            return event
+        if kind == "websocket.disconnect":
+            return None
+
+
+def _op(frame: Any) -> str:
+    return str(type(frame).__struct_config__.tag)

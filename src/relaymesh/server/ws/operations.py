@@ -1,0 +1,241 @@
+"""What the frames of a client do. Each checks what its credential allows, as the HTTP routes do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec.structs import force_setattr
+
+from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError
+from relaymesh.kernel.address import name_of
+from relaymesh.kernel.commands import Nack
+from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.step import Receipt
+from relaymesh.server.intake import heard
+from relaymesh.server.security.principal import RESERVED_NAMES, Principal
+from relaymesh.server.served import Served
+from relaymesh.server.ws.sessions import Session
+from relaymesh.wire import frames
+from relaymesh.wire.envelope import check_envelope
+from relaymesh.wire.types import check_queued
+
+PLAIN_TYPE = "message"
+TURN = 1_000
+"""Messages that are checked without a pause: a few milliseconds' worth."""
+RECEIVE_MAX = 10_000
+RECEIVE_BYTES_MAX = 67_108_864
+"""Content in one frame of deliveries. What is beyond it goes back, to come with the next."""
+
+Groups = list[tuple[str, list[Envelope]]]
+
+
+class Operations:
+    """The operations of one client on the node."""
+
+    def __init__(self, served: Served, principal: Principal, session: Session) -> None:
+        self.served = served
+        self.principal = principal
+        self.session = session
+        self._node = served.session
+        self._senders: dict[str, str] = {}
+        self._recipients: dict[str, str] = {}
+        self._agent: str | None = None
+
+    async def join(self, agent: str) -> None:
+        """`hello` as an agent: it joins if it never did, and is here."""
+        address = self.mailbox(agent)
+        if self.served.roster.registration(address) is None:
+            await self.served.roster.register(address, self.served.now)
+        self._agent = address
+        heard(self.served, address)
+
+    def beat(self) -> None:
+        """A sign of life of everybody who speaks here."""
+        for agent in {*self._senders.values(), self._agent} - {None}:
+            heard(self.served, str(agent))
+
+    @staticmethod
+    def seconds(wait_ms: int | None) -> float | None:
+        return None if wait_ms is None else max(0, wait_ms) / 1000
+
+    # -- sending
+
+    async def send(self, groups: Groups, wait_ms: int | None) -> list[Receipt]:
+        return await self._node.send(await self._checked_groups(groups), False, self.seconds(wait_ms))
+
+    async def publish(self, topic: str, envelopes: list[Envelope], wait_ms: int | None) -> list[Receipt]:
+        address = self.principal.topic(topic)
+        await self._check_all(envelopes, None)
+        return await self._node.publish(address, envelopes, False, self.seconds(wait_ms))
+
+    async def reply(self, token: int, groups: Groups) -> list[Receipt]:
+        """Ack and send in one step."""
+        checked = await self._checked_groups(groups)
+        if not await self._own([token]):
+            raise LeaseLost("that lease is no longer held")
+        receipts = await self._node.settle(token, checked)
+        self.settled([token])
+        return receipts
+
+    async def _checked_groups(self, groups: Groups) -> Groups:
+        checked: dict[str, list[Envelope]] = {}
+        for to, envelopes in groups:
+            address = self._recipient(to)
+            if address in checked:
+                raise InvalidEnvelope(f"{address} is named twice: give all of its messages in one group")
+            await self._check_all(envelopes, address)
+            checked[address] = envelopes
+        return list(checked.items())
+
+    async def _check_all(self, envelopes: list[Envelope], to: str | None) -> None:
+        """A large batch is checked in turns, so that others are served meanwhile."""
+        if len(envelopes) <= TURN:
+            self._check(envelopes, to)
+            return
+        for start in range(0, len(envelopes), TURN):
+            self._check(envelopes[start : start + TURN], to)
+            await asyncio.sleep(0)
+
+    def _recipient(self, to: str) -> str:
+        address = self._recipients.get(to)
+        if address is None:
+            address = self._recipients[to] = self.principal.address(to, "to")
+        return address
+
+    def _check(self, envelopes: list[Envelope], to: str | None) -> None:
+        """Sound, in the name of the credential, and such as may go from there to `to`; None is a topic."""
+        limit = self._node.payload_bytes_max
+        senders = self._senders
+        for envelope in envelopes:
+            check_envelope(envelope, limit)
+            sender = senders.get(envelope.sender)
+            if sender is None:
+                sender = senders[envelope.sender] = self._stamp(envelope.sender)
+                heard(self.served, sender)
+            # It was decoded just now and is nobody else's yet. One object for all of a name: see share_names.
+            force_setattr(envelope, "sender", sender)
+            if envelope.type == PLAIN_TYPE:
+                force_setattr(envelope, "type", PLAIN_TYPE)
+            else:
+                self.served.roster.check_message(check_queued(envelope.type), sender, to)
+            if envelope.reply_to is not None:
+                force_setattr(envelope, "reply_to", self.principal.address(envelope.reply_to, "reply_to"))
+
+    def _stamp(self, given: str) -> str:
+        """Who it is from. What is sent in nobody's name is sent in that of the credential's agent."""
+        reserved = name_of(given) in RESERVED_NAMES and not self.principal.is_admin
+        return self.principal.sender(None if reserved else given)
+
+    # -- receiving
+
+    def mailbox(self, name: str) -> str:
+        """The full address of a mailbox that this credential may receive from."""
+        self.principal.require("agent")
+        address = self.principal.mailbox(name)
+        self.principal.require_mailbox(address)
+        return address
+
+    async def receive(
+        self, mailbox: str, max: int, wait_ms: int | None, correlation_id: str | None = None
+    ) -> list[Lease]:
+        """Deliveries of a full address. Cancelled, it gives back what was on its way."""
+        session = self.session
+        leases = await self._node.receive(
+            mailbox,
+            min(max, RECEIVE_MAX),
+            self.seconds(wait_ms),
+            correlation_id,
+            holder=session.holder,
+            remote=True,
+        )
+        if leases and not leases[0].grant.settled:
+            session.give(mailbox, [lease.token for lease in leases])
+            leases = await self._within_bytes(leases)
+            await session.prune(self.served)
+        return leases
+
+    async def _within_bytes(self, leases: list[Lease]) -> list[Lease]:
+        size = 0
+        for i, lease in enumerate(leases):
+            size += len(lease.envelope.content)
+            if i and size > RECEIVE_BYTES_MAX:
+                beyond = [each.token for each in leases[i:]]
+                await self._node.release(beyond)
+                self.session.take(beyond)
+                return leases[:i]
+        return leases
+
+    # -- settling
+
+    async def settle(self, frame: frames.Settle) -> frames.Settled:
+        """Each token's end is its own: a stale one stops none of the others."""
+        self.principal.require("agent")
+        named = [
+            *frame.acks,
+            *frame.drops,
+            *frame.releases,
+            *[nack.token for nack in frame.nacks],
+            *[token for token, _ in frame.extends],
+        ]
+        foreign = [token for token in named if token not in self.session.granted]
+        own = await self._own(foreign) if foreign else {}
+        allowed = self.session.granted.keys() | own
+        answer = frames.Settled(frame.ref)
+        for tokens, drop in ((frame.acks, False), (frame.drops, True)):
+            answer.stale += [token for token in tokens if token not in allowed]
+            usable = [token for token in tokens if token in allowed] if foreign else tokens
+            if usable:
+                answer.stale += await self._node.ack(usable, durable=frame.durable, drop=drop)
+        if frame.releases:
+            await self._node.release([token for token in frame.releases if token in allowed])
+        if frame.nacks:
+            answer.states = await asyncio.gather(*[self._nack(nack, allowed) for nack in frame.nacks])
+        if frame.extends:
+            answer.deadlines = await self._extend(frame.extends, allowed)
+        self.settled([*frame.acks, *frame.drops, *frame.releases, *[nack.token for nack in frame.nacks]])
+        return answer
+
+    async def _own(self, tokens: Sequence[int]) -> set[int]:
+        """Those whose mailbox this credential may receive from; the others count as stale."""
+        mailboxes = await self._node.mailbox_of(tokens)
+        return {token for token, mailbox in mailboxes.items() if self.principal.may_receive(mailbox)}
+
+    async def _nack(self, item: frames.NackItem, allowed: set[int]) -> str | None:
+        if item.token not in allowed:
+            return None
+        nack = Nack(*[getattr(item, name) for name in frames.NackItem.__struct_fields__])
+        try:
+            return await self._node.nack(nack)
+        except LeaseLost:
+            return None
+
+    async def _extend(self, extends: list[tuple[int, int]], allowed: set[int]) -> list[int | None]:
+        usable = [each for each in extends if each[0] in allowed]
+        deadlines = dict(
+            zip([token for token, _ in usable], await self._node.extend_all(usable), strict=True)
+        )
+        return [deadlines.get(token) for token, _ in extends]
+
+    def settled(self, tokens: list[int]) -> None:
+        """They are no longer out: credit comes back."""
+        if tokens:
+            self.session.take(tokens)
+            connection = self.session.connection
+            if connection is not None:
+                connection.settled(tokens)
+
+
+def problem_of(ref: int | None, error: MeshError) -> frames.Problem:
+    """An error as a frame."""
+    after = getattr(error, "retry_after", None)
+    return frames.Problem(
+        error.code,
+        error.message,
+        error.hint,
+        error.retryable or isinstance(error, (Closed, DirectoryError)),
+        ref,
+        None if after is None else round(after * 1000),
+        getattr(error, "authenticated", False),
+    )

@@ -1,0 +1,227 @@
+"""The protocol `relaymesh.v1.json`: the same operations as JSON, messages as the Mailbox protocol has them.
+
+Lease tokens are text, as over HTTP, and so are the bodies of settles, receipts, deliveries and letters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from relaymesh.errors import MeshError
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.entry import STATE_NAMES, Lease, parse_token
+from relaymesh.server.intake import Intake, TopicIntake, parsed
+from relaymesh.server.routes.dead_letters import letter_body
+from relaymesh.server.routes.receiving import delivery_body
+from relaymesh.server.routes.settling import Settling
+from relaymesh.server.ws import calls
+from relaymesh.server.ws.closing import Close, Ended
+from relaymesh.server.ws.operations import Operations, problem_of
+from relaymesh.wire import api, frames
+from relaymesh.wire.api import MailboxSettingsBody, settings_from
+from relaymesh.wire.api.base import Token
+from relaymesh.wire.envelope import iso
+from relaymesh.wire.frames import Cancel, Credit, Frame, Goodbye, Heartbeat, Ping
+from relaymesh.wire.protocol import message_json
+
+Tokens = list[Token]
+
+
+class Hello(Frame, tag="hello"):
+    protocol: str
+    agent: str | None = None
+    resume: str | None = None
+    held: Tokens = msgspec.field(default_factory=list)
+
+
+class Send(Frame, tag="send"):
+    ref: int
+    messages: list[Raw]
+    wait_ms: int | None = None
+
+
+class Publish(Frame, tag="publish"):
+    ref: int
+    topic: str
+    messages: list[Raw]
+    wait_ms: int | None = None
+
+
+class Receive(Frame, tag="receive"):
+    """`wait_ms` left out answers at once; null waits for ever."""
+
+    ref: int
+    mailbox: str
+    max: int = 1
+    wait_ms: int | None = 0
+    correlation_id: str | None = None
+
+
+class Settle(Frame, tag="settle"):
+    ref: int
+    acks: Tokens = msgspec.field(default_factory=list)
+    drops: Tokens = msgspec.field(default_factory=list)
+    releases: Tokens = msgspec.field(default_factory=list)
+    replies: list[api.ReplyBody] = msgspec.field(default_factory=list)
+    nacks: list[api.NackBody] = msgspec.field(default_factory=list)
+    extends: list[api.ExtendBody] = msgspec.field(default_factory=list)
+    durable: bool = False
+
+
+class Call(Frame, tag="call"):
+    ref: int
+    name: str
+    arguments: Raw = Raw(b"{}")
+
+
+class Receipts(Frame, tag="receipts"):
+    ref: int
+    receipts: list[api.ReceiptBody]
+
+
+class Deliveries(Frame, tag="deliveries"):
+    mailbox: str
+    deliveries: list[api.DeliveryBody]
+    now: int
+    ref: int | None = None
+
+
+class Settled(Frame, tag="settled"):
+    ref: int
+    results: list[api.SettledBody]
+    stale: int
+
+
+class OpenMailbox(frames.Arguments):
+    mailbox: str
+    settings: MailboxSettingsBody | None = None
+
+
+class Subscribe(frames.Arguments):
+    pattern: str
+    name: str
+    settings: MailboxSettingsBody | None = None
+
+
+ClientFrame = Hello | Send | Publish | Receive | Settle | Call | Cancel | Credit | Ping | Heartbeat | Goodbye
+
+_decode = msgspec.json.Decoder(ClientFrame).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Text:
+    """Reads and writes JSON."""
+
+    subprotocol = frames.SUBPROTOCOL_JSON
+
+    def read(self, message: Any) -> Any:
+        text = message.get("text")
+        if text is None:
+            raise Ended(Close.KIND, "this protocol has text frames only")
+        try:
+            frame = _decode(text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise Ended(Close.UNREADABLE, f"a frame cannot be read: {error}"[:100]) from None
+        if isinstance(frame, Hello):
+            held = [token for text in frame.held if (token := parse_token(text)) is not None]
+            return frames.Hello(frame.protocol, frame.agent, frame.resume, held)
+        if isinstance(frame, Receive):
+            return frames.Receive(frame.ref, frame.mailbox, frame.max, frame.wait_ms, frame.correlation_id)
+        return frame
+
+    def event(self, data: bytes) -> dict[str, Any]:
+        return {"type": "websocket.send", "text": data.decode()}
+
+    async def answer(self, on: Operations, frame: Any) -> bytes:
+        """Do what the frame asks for, and answer."""
+        if isinstance(frame, Send):
+            on.principal.require("agent")
+            intake = Intake(on.served, on.principal, await parsed(on.served, frame.messages))
+            given = await on.served.session.send(intake.groups, intake.minted, on.seconds(frame.wait_ms))
+            return _encode(Receipts(frame.ref, intake.receipts(given)))
+        if isinstance(frame, Publish):
+            on.principal.require("agent")
+            topic = on.principal.topic(frame.topic)
+            published = TopicIntake(on.served, on.principal, await parsed(on.served, frame.messages))
+            given = await on.served.session.publish(
+                topic, published.envelopes, published.minted, on.seconds(frame.wait_ms)
+            )
+            return _encode(Receipts(frame.ref, published.receipts(given)))
+        if isinstance(frame, Settle):
+            return _encode(await self._settle(on, frame))
+        value = await calls.call(on, frame.name, lambda kind: _arguments(kind, frame.arguments))
+        return _encode(frames.Result(frame.ref, Raw(_encode(_shown(value)))))
+
+    async def _settle(self, on: Operations, frame: Settle) -> Settled:
+        on.principal.require("agent")
+        settling = Settling(on.served, on.principal)
+        await settling.look_up(
+            [
+                *frame.acks,
+                *frame.drops,
+                *frame.releases,
+                *[each.token for each in frame.replies],
+                *[each.token for each in frame.nacks],
+                *[each.token for each in frame.extends],
+            ]
+        )
+        results = [
+            *await settling.end(frame.acks, "acked", durable=frame.durable),
+            *await settling.end(frame.drops, "dropped", durable=frame.durable),
+            *await settling.release(frame.releases),
+            *[await settling.reply(each) for each in frame.replies],
+            *[await settling.nack(each) for each in frame.nacks],
+            *[await settling.extend(each) for each in frame.extends],
+        ]
+        ended = [parse_token(each.token) for each in results if each.outcome not in ("extended", "refused")]
+        on.settled([token for token in ended if token is not None])
+        return Settled(frame.ref, results, sum(each.outcome == "lease_lost" for each in results))
+
+    def deliveries(self, ref: int | None, mailbox: str, leases: list[Lease], now: int) -> bytes:
+        return _encode(Deliveries(mailbox, [delivery_body(lease, now) for lease in leases], now, ref))
+
+    def problem(self, ref: int | None, error: MeshError) -> bytes:
+        return _encode(problem_of(ref, error))
+
+    def frame(self, frame: Any) -> bytes:
+        """A frame that is the same in both protocols."""
+        return _encode(frame)
+
+
+def _arguments(kind: type[Any], given: Raw) -> Any:
+    """Settings of a mailbox are an object with their names, not the journal's array."""
+    if kind is frames.OpenMailbox:
+        opening = msgspec.json.decode(given, type=OpenMailbox)
+        settings = None if opening.settings is None else settings_from(opening.settings)
+        return frames.OpenMailbox(opening.mailbox, settings)
+    if kind is frames.Subscribe:
+        asked = msgspec.json.decode(given, type=Subscribe)
+        settings = settings_from(asked.settings or MailboxSettingsBody(), schedule="fifo")
+        return frames.Subscribe(asked.pattern, asked.name, settings)
+    return msgspec.json.decode(given, type=kind)
+
+
+def _shown(value: Any) -> Any:
+    """Letters and entries under their names."""
+    if isinstance(value, list) and value and isinstance(value[0], DeadLetter):
+        return [letter_body(letter) for letter in value]
+    if isinstance(value, list) and value and isinstance(value[0], frames.Row):
+        return [_entry(row) for row in value]
+    return value
+
+
+def _entry(row: frames.Row) -> dict[str, Any]:
+    return {
+        "sequence": row.sequence,
+        "state": STATE_NAMES[row.state],
+        "priority": row.priority,
+        "attempts": row.attempts,
+        "redrives": row.redrives,
+        "acceptedAt": iso(row.accepted_at),
+        "dueAt": iso(row.due_at),
+        "readyAt": iso(row.ready_at),
+        "message": Raw(message_json(row.envelope, "", row.accepted_at, max(0, row.attempts - 1))),
+    }

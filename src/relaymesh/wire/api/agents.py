@@ -1,0 +1,68 @@
+"""Agents: who is registered, and who is there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from relaymesh.wire.api.base import Address, Answer, Fields, Name, Request, Time
+from relaymesh.wire.protocol import PROTOCOL_VERSION
+from relaymesh.wire.types import Role
+
+AgentState = Literal["registered", "online", "draining", "offline", "unknown"]
+"""`registered`: joined, and not heard of since the node started; `unknown`: it only has a mailbox."""
+
+
+class RegisterRequest(Request, frozen=True):
+    """`handshake.register`: who joins, and what it can do. Registering again renews it."""
+
+    name: Name
+    role: Annotated[Role, Meta(description="Which types it may send and get.")] | None = None
+    capabilities: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=128)]],
+        Meta(description="What it can do, in its own words.", max_length=64),
+    ] = field(default_factory=list)
+    protocol_version: Annotated[
+        str, Meta(description="1.x is understood; another major version is refused.", max_length=32)
+    ] = PROTOCOL_VERSION
+    metadata: Fields = field(default_factory=dict)
+
+
+class AgentBody(Answer, frozen=True):
+    """An agent as it is now."""
+
+    name: str
+    address: Address
+    state: Annotated[AgentState, Meta(description="offline after 90 s without a heartbeat.")]
+    registered: Annotated[bool, Meta(description="false: it only has a mailbox.")]
+    pending: Annotated[int, Meta(description="Messages in its mailbox that are not settled.")]
+    role: str | None = None
+    capabilities: list[str] = field(default_factory=list)
+    protocol_version: str | None = None
+    registered_at: Time | UnsetType = UNSET
+    last_heard_at: Annotated[Time, Meta(description="Its last sign of life.")] | UnsetType = UNSET
+    status: Annotated[str, Meta(description="What its last heartbeat said.")] | UnsetType = UNSET
+    metadata: Fields = field(default_factory=dict)
+
+
+class AgentsAnswer(Answer, frozen=True):
+    """Agents of the credential's namespace, by name."""
+
+    agents: list[AgentBody]
+
+
+class HeartbeatRequest(Request, frozen=True):
+    """Still there. `status` is shown to people."""
+
+    status: Annotated[str, Meta(max_length=256)] | None = None
+
+
+class HeartbeatAnswer(Answer, frozen=True):
+    """The `ack` of a heartbeat."""
+
+    type: Literal["ack"]
+    now: Annotated[int, Meta(description="Mesh time, ms since 1970.")]
+    state: AgentState
+    heartbeat_interval_ms: int
+    heartbeat_timeout_ms: int

@@ -1,0 +1,126 @@
+"""`POST /v1/settle`: everything that can be done with lease tokens, in one body."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from relaymesh.wire.api.base import Answer, Message, Request, Time, Token
+from relaymesh.wire.api.sending import ReceiptBody
+
+SETTLE_MAX = 10_000
+"""Tokens in one body, all lists together."""
+DELAY_MS_MAX = 1 << 53
+
+
+class NackBody(Request, frozen=True):
+    """The delivery failed. The mailbox's failure contract decides what follows."""
+
+    token: Token
+    code: Annotated[
+        str, Meta(description="Error code: a row of the failure contract.", min_length=1, max_length=128)
+    ] = "other"
+    reason: Annotated[str, Meta(description="What went wrong, for people.", max_length=8_192)] = ""
+    stack: Annotated[str, Meta(description="Stack trace, if there is one.", max_length=65_536)] = ""
+    retryable: Annotated[bool, Meta(description="false: no retry, whatever the contract says.")] = True
+    delay_ms: (
+        Annotated[int, Meta(description="Retry after this in place of the backoff.", ge=0, le=DELAY_MS_MAX)]
+        | None
+    ) = None
+    until_ms: (
+        Annotated[
+            int,
+            Meta(
+                description="Put off until this mesh time (ms since 1970); burns no attempt.",
+                ge=0,
+                le=DELAY_MS_MAX,
+            ),
+        ]
+        | None
+    ) = None
+
+
+class ExtendBody(Request, frozen=True):
+    """A later deadline."""
+
+    token: Token
+    ms: Annotated[int, Meta(description="The lease lasts so long from now.", ge=1, le=86_400_000)]
+
+
+class ReplyBody(Request, frozen=True):
+    """Ack a delivery and send messages in the same step: both happen, or neither."""
+
+    token: Token
+    messages: Annotated[
+        list[Message], Meta(description="Messages to send, each with its `to`.", min_length=1)
+    ]
+
+
+class SettleRequest(Request, frozen=True):
+    """Tokens and what to do with them. Order: acks, drops, releases, replies, nacks, extends."""
+
+    acks: Annotated[list[Token], Meta(description="Done.")] = field(default_factory=list)
+    drops: Annotated[list[Token], Meta(description="Given up without a dead letter, and counted.")] = field(
+        default_factory=list
+    )
+    releases: Annotated[list[Token], Meta(description="Never looked at: back, and no attempt is burned.")] = (
+        field(default_factory=list)
+    )
+    replies: Annotated[list[ReplyBody], Meta(description="Done, and these messages are sent with it.")] = (
+        field(default_factory=list)
+    )
+    nacks: Annotated[list[NackBody], Meta(description="Failed.")] = field(default_factory=list)
+    extends: Annotated[list[ExtendBody], Meta(description="Not done yet.")] = field(default_factory=list)
+    durable: Annotated[
+        bool, Meta(description="Answer acks after the sync; else after the write (promise 7).")
+    ] = False
+
+    @property
+    def tokens(self) -> list[str]:
+        """Every token named, in order."""
+        return [
+            *self.acks,
+            *self.drops,
+            *self.releases,
+            *(each.token for each in self.replies),
+            *(each.token for each in self.nacks),
+            *(each.token for each in self.extends),
+        ]
+
+
+Outcome = Literal[
+    "acked",
+    "dropped",
+    "released",
+    "replied",
+    "extended",
+    "retrying",
+    "deferred",
+    "dead_letter",
+    "success",
+    "lease_lost",
+    "refused",
+]
+"""`retrying` to `success` are what a nack led to; `lease_lost`: the token is stale; `refused`: see `code`."""
+
+
+class SettledBody(Answer, frozen=True, gc=False, omit_defaults=True):
+    """What became of one token."""
+
+    token: Token
+    outcome: Annotated[
+        Outcome, Meta(description="lease_lost: the token is stale; refused: `code` and `detail` say why.")
+    ]
+    deadline: Time | UnsetType = UNSET
+    receipts: Annotated[list[ReceiptBody], Meta(description="Of a reply's messages.")] | UnsetType = UNSET
+    code: Annotated[str, Meta(description="The error's code, when refused.")] | UnsetType = UNSET
+    detail: Annotated[str, Meta(description="The error's words, when refused.")] | UnsetType = UNSET
+    hint: Annotated[str, Meta(description="What to do about it, when refused.")] | UnsetType = UNSET
+
+
+class SettledAnswer(Answer, frozen=True):
+    """One result for each token, in the order acks, drops, releases, replies, nacks, extends."""
+
+    results: list[SettledBody]
+    stale: Annotated[int, Meta(description="How many were lease_lost.")]

@@ -1,0 +1,364 @@
+"""Frames of the WebSocket protocol `relaymesh.v1.msgpack`: one operation each, as MessagePack maps.
+
+`op` says which, `ref` joins an answer to its question. Envelopes travel as the journal keeps them (arrays,
+content as checked bytes), deliveries as columns: a frame of a hundred messages costs little more than
+its bytes. The JSON protocol `relaymesh.v1.json` has the same operations (docs/reference/protocol.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.records import Failure
+from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.step import Receipt
+
+PROTOCOL = "1.1"
+SUBPROTOCOL_MSGPACK = "relaymesh.v1.msgpack"
+SUBPROTOCOL_JSON = "relaymesh.v1.json"
+PATH = "/v1/ws"
+
+Group = tuple[str, list[Envelope]]
+
+
+class Frame(msgspec.Struct, tag_field="op", rename="camel", omit_defaults=True, gc=False):
+    """One operation, or its answer."""
+
+
+# -- from the client ----------------------------------------------------------------------------
+
+
+class Hello(Frame, tag="hello"):
+    """First of all. `resume`: the session to go on with; `held`: the lease tokens the client still has."""
+
+    protocol: str
+    agent: str | None = None
+    resume: str | None = None
+    held: list[int] = []
+
+
+class Send(Frame, tag="send"):
+    """Messages by recipient, all or none. `wait_ms`: how long to wait for room in a full mailbox."""
+
+    ref: int
+    groups: list[Group]
+    wait_ms: int | None = None
+
+
+class Publish(Frame, tag="publish"):
+    ref: int
+    topic: str
+    envelopes: list[Envelope]
+    wait_ms: int | None = None
+
+
+class Receive(Frame, tag="receive"):
+    """Up to `max` deliveries as soon as there is one; none after `wait_ms`; None waits for ever."""
+
+    ref: int
+    mailbox: str
+    max: int = 1
+    wait_ms: int | None = None
+    correlation_id: str | None = None
+
+
+class Cancel(Frame, tag="cancel"):
+    """The receive of this ref is to end now; it is answered, maybe with nothing."""
+
+    ref: int
+
+
+class Credit(Frame, tag="credit"):
+    """Push deliveries of the mailbox, so many unsettled at once. 0 stops."""
+
+    mailbox: str
+    credit: int
+
+
+class NackItem(msgspec.Struct, array_like=True, gc=False):
+    token: int
+    code: str = "other"
+    reason: str = ""
+    stack: str = ""
+    retryable: bool = True
+    delay_ms: int | None = None
+    until: int | None = None
+
+
+class Settle(Frame, tag="settle"):
+    """Tokens and what to do with them, in this order."""
+
+    ref: int
+    acks: list[int] = []
+    drops: list[int] = []
+    releases: list[int] = []
+    nacks: list[NackItem] = []
+    extends: list[tuple[int, int]] = []
+    durable: bool = False
+
+
+class Reply(Frame, tag="reply"):
+    """Ack and send in one step: both happen, or neither."""
+
+    ref: int
+    token: int
+    groups: list[Group]
+
+
+class Call(Frame, tag="call"):
+    """Everything else, by name."""
+
+    ref: int
+    name: str
+    arguments: msgspec.Raw = msgspec.Raw(b"\x80")
+
+
+class Ping(Frame, tag="ping"):
+    ref: int = 0
+
+
+class Heartbeat(Frame, tag="heartbeat"):
+    ref: int = 0
+
+
+class Goodbye(Frame, tag="goodbye"):
+    """The client will not come back: what it holds goes back unburned."""
+
+
+# -- from the node ------------------------------------------------------------------------------
+
+
+class Welcome(Frame, tag="welcome"):
+    """`now`: mesh time. `resumed`: the session was known, and its unlisted deliveries are given back."""
+
+    session: str
+    protocol: str
+    now: int
+    heartbeat_ms: int
+    namespace: str
+    payload_bytes_max: int
+    frame_bytes_max: int
+    resumed: bool = False
+
+
+class Receipts(Frame, tag="receipts"):
+    """(sequence, duplicate, targets, due) in the order of the messages; their ids are known."""
+
+    ref: int
+    receipts: list[tuple[int, bool, int, int]]
+
+
+class Deliveries(Frame, tag="deliveries"):
+    """Columns, one row for each delivery. Without a `ref` they were pushed, on credit.
+
+    `lanes`: rows with the same number are to be worked on one after the other; -1 is no lane.
+    """
+
+    mailbox: str
+    tokens: list[int]
+    sequences: list[int]
+    attempts: list[int]
+    deadlines: list[int]
+    envelopes: list[Envelope]
+    ref: int | None = None
+    lanes: list[int] | None = None
+    settled: bool = False
+
+
+class Settled(Frame, tag="settled"):
+    """Stale tokens of acks and drops; the state of each nack and deadline of each extend, None if stale."""
+
+    ref: int
+    stale: list[int] = []
+    states: list[str | None] = []
+    deadlines: list[int | None] = []
+
+
+class Result(Frame, tag="result"):
+    ref: int
+    value: msgspec.Raw = msgspec.Raw(b"\xc0")
+
+
+class Problem(Frame, tag="problem"):
+    """What was asked for did not happen. Without a `ref` it is about the connection, which ends."""
+
+    code: str
+    detail: str
+    hint: str = ""
+    retryable: bool = False
+    ref: int | None = None
+    retry_after_ms: int | None = None
+    authenticated: bool = False
+
+
+class Pong(Frame, tag="pong"):
+    ref: int
+    now: int
+
+
+class Beat(Frame, tag="ack"):
+    """The answer to a heartbeat."""
+
+    ref: int
+    now: int
+
+
+class GoingAway(Frame, tag="going_away"):
+    """The node stops. Come back in a while, with `resume`."""
+
+    reason: str = ""
+
+
+ClientFrame = (
+    Hello | Send | Publish | Receive | Cancel | Credit | Settle | Reply | Call | Ping | Heartbeat | Goodbye
+)
+NodeFrame = (
+    Welcome | Receipts | Deliveries | Settled | Result | Problem | Pong | Beat | GoingAway
+)  # fmt: skip
+
+encode = msgspec.msgpack.Encoder().encode
+decode_client = msgspec.msgpack.Decoder(ClientFrame).decode
+decode_node = msgspec.msgpack.Decoder(NodeFrame).decode
+
+
+# -- arguments and results of calls -------------------------------------------------------------
+
+
+class Arguments(msgspec.Struct, rename="camel", omit_defaults=True, gc=False, forbid_unknown_fields=True):
+    """What a call is given."""
+
+
+class Nothing(Arguments):
+    """Nothing."""
+
+
+class OpenMailbox(Arguments):
+    mailbox: str
+    settings: MailboxSettings | None = None
+
+
+class Subscribe(Arguments):
+    pattern: str
+    name: str
+    settings: MailboxSettings
+
+
+class Register(Arguments):
+    """`handshake.register`."""
+
+    agent: str
+    role: str | None = None
+    capabilities: list[str] = []
+    metadata: dict[str, Any] = {}
+
+
+class OfAgent(Arguments):
+    agent: str
+
+
+class OfMailbox(Arguments):
+    mailbox: str
+
+
+class Correlation(Arguments):
+    mailbox: str
+    correlation_id: str
+
+
+class Complete(Arguments):
+    mailbox: str
+    sequence: int
+
+
+class Reprioritise(Arguments):
+    mailbox: str
+    priority: int
+    ids: list[str] | None = None
+
+
+class SetBreaker(Arguments):
+    mailbox: str
+    open: bool
+
+
+class ForceDelayed(Arguments):
+    mailbox: str | None = None
+
+
+class Peek(Arguments):
+    mailbox: str
+    limit: int
+
+
+class Letters(Arguments):
+    """Dead letters by (mailbox, dead sequence)."""
+
+    letters: list[tuple[str, int]]
+
+
+class Redrive(Arguments):
+    """`edited`: what takes the place of each letter's message, in the same order."""
+
+    letters: list[tuple[str, int]]
+    to: str | None = None
+    edited: list[Envelope | None] | None = None
+
+
+class Row(msgspec.Struct, array_like=True, gc=False):
+    """An entry as `peek` shows it."""
+
+    envelope: Envelope
+    sequence: int
+    accepted_at: int
+    due_at: int
+    ready_at: int
+    ready_sequence: int
+    priority: int
+    state: int
+    attempts: int
+    deferrals: int
+    redrives: int
+    completed: bool
+    failures: list[Failure] | None
+
+
+def row_of(entry: Entry) -> Row:
+    return Row(*[getattr(entry, name) for name in Row.__struct_fields__])
+
+
+def entry_of(row: Row) -> Entry:
+    return Entry(*[getattr(row, name) for name in Row.__struct_fields__])
+
+
+def receipt_rows(receipts: list[Receipt]) -> list[tuple[int, bool, int, int]]:
+    return [(each.sequence, each.duplicate, each.targets, each.due) for each in receipts]
+
+
+def deliveries(ref: int | None, mailbox: str, leases: list[Lease]) -> Deliveries:
+    """A frame of deliveries of one mailbox."""
+    lanes: list[int] | None = None
+    if any(lease.entry.lane is not None for lease in leases):
+        numbers: dict[int, int] = {}
+        lanes = [
+            -1 if lease.entry.lane is None else numbers.setdefault(id(lease.entry.lane), len(numbers))
+            for lease in leases
+        ]
+    return Deliveries(
+        mailbox,
+        [lease.token for lease in leases],
+        [lease.entry.sequence for lease in leases],
+        [lease.attempt for lease in leases],
+        [lease.deadline for lease in leases],
+        [lease.envelope for lease in leases],
+        ref,
+        lanes,
+        bool(leases) and leases[0].grant.settled,
+    )
+
+
+LetterList = list[DeadLetter]

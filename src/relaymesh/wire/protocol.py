@@ -1,0 +1,310 @@
+"""Mailbox protocol 1.1: messages as JSON, to envelopes and back.
+
+In: `parse_message` checks everything that a reader could stumble over and nothing about who speaks: the
+caller stamps the sender and completes the addresses. Content stays the bytes it came in. Fields this
+version does not know survive the relay, value for value, at the top as in `metadata`.
+
+Out: `message_json` is the message under its protocol names, `delivery_json` the same with its lease.
+
+What only the mesh can know is never taken from a sender: `metadata.retryCount` and `metadata.originId`
+come from the journal, and a lease's fields on a message that is sent on are left out.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from relaymesh.errors import InvalidEnvelope
+from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.kernel.envelope import PRIORITY_BY_TYPE, PRIORITY_DEFAULT, TTL_MS_DEFAULT, Encoding, Envelope
+from relaymesh.wire.content import (
+    DEPTH_MAX,
+    PAYLOAD_BYTES_MAX,
+    check_json,
+    check_size,
+    check_sound,
+    encode_content,
+)
+from relaymesh.wire.envelope import check_id, check_text, iso, parse_delay, parse_priority, parse_ttl
+from relaymesh.wire.message import PROTOCOL_VERSION, Message, Metadata
+from relaymesh.wire.types import check_queued
+
+LEASE_FIELDS = frozenset({"leaseToken", "attempt", "deadline", "mailbox", "sequence"})
+"""What a delivery has beside its message."""
+
+_decode_message = msgspec.json.Decoder(Message).decode
+_decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_encode = msgspec.json.Encoder().encode
+_MESSAGE_FIELDS = frozenset(Message.__struct_encode_fields__)
+_METADATA_FIELDS = frozenset(Metadata.__struct_encode_fields__)
+_JSON, _BYTES = int(Encoding.JSON), int(Encoding.BYTES)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Incoming(msgspec.Struct, frozen=True, gc=False):
+    """A checked message. `to` and `sender` are as given: the caller stamps and completes them."""
+
+    to: str | None
+    sender: str | None
+    envelope: Envelope
+    """Its `sender` and `reply_to` are as given too, and `""` where none was."""
+    given_id: bool = False
+    """Whether the id came with the message, so that it may be known already."""
+    notes: tuple[str, ...] = ()
+    """What was not taken literally."""
+
+
+def parse_message(
+    data: bytes | Raw | dict[str, Any],
+    *,
+    new_id: Callable[[], str],
+    limit: int = PAYLOAD_BYTES_MAX,
+    ttl_ms: int = TTL_MS_DEFAULT,
+) -> Incoming:
+    """One message of the protocol. Raises `InvalidEnvelope` or `PayloadTooLarge`, naming the field.
+
+    `limit` is for its content, `ttl_ms` for messages that name no time to live.
+    """
+    if isinstance(data, dict):
+        data = encode_content(data, 2 * limit)[0]
+    extra: bytes | None = None
+    try:
+        message = _decode_message(data)
+    except msgspec.ValidationError as error:
+        message, extra = _with_unknown_fields(data, error, limit)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidEnvelope(f"the message is not sound JSON: {error}") from None
+    check_sound(bytes(data), what="the message", depth=DEPTH_MAX + 1)  # its content, which lies in it, too
+    return _incoming(message, extra, new_id, limit, ttl_ms)
+
+
+def _incoming(
+    message: Message, extra: bytes | None, new_id: Callable[[], str], limit: int, ttl_ms: int
+) -> Incoming:
+    given, type, priority, metadata = message.id, message.type, message.priority, message.metadata
+    id = new_id() if given is None else check_id(given)
+    sender = message.sender or ""
+    type = "message" if type is None else check_queued(type)
+    priority = PRIORITY_BY_TYPE.get(type, PRIORITY_DEFAULT) if priority is None else _priority(priority)
+    written_at = None if message.timestamp is None else (message.timestamp - _EPOCH) // _MILLISECOND
+    if metadata is None:
+        content = check_size(bytes(message.content), limit)
+        envelope = Envelope(id, sender, content, type=type, priority=priority, ttl_ms=ttl_ms,
+                            timestamp_ms=written_at, extra=extra)  # fmt: skip
+        return Incoming(message.to, message.sender, envelope, given is not None)
+    content, encoding = _content(message.content, metadata, limit)
+    delay, note = (0, None) if metadata.delay_ms is None else parse_delay(metadata.delay_ms)
+    task, key, correlation, trace = (
+        metadata.task_id, metadata.ordering_key, metadata.correlation_id, metadata.traceparent
+    )  # fmt: skip
+    envelope = Envelope(
+        id,
+        sender,
+        content,
+        encoding,
+        type,
+        priority,
+        ttl_ms if metadata.ttl is None else parse_ttl(metadata.ttl),
+        delay,
+        None if task is None else check_text(task, "taskId"),
+        None if key is None else check_text(key, "orderingKey"),
+        None if correlation is None else check_text(correlation, "correlationId"),
+        metadata.reply_to,
+        metadata.requires_ack or False,
+        tuple([check_text(tag, "tag") for tag in metadata.tags]) if metadata.tags else (),
+        None if trace is None else check_text(trace, "traceparent"),
+        metadata.max_retries,
+        written_at,
+        extra,
+    )
+    notes = () if note is None else (note.replace("delay_ms", "delayMs"),)
+    return Incoming(message.to, message.sender, envelope, given is not None, notes)
+
+
+def _content(raw: Raw, metadata: Metadata, limit: int) -> tuple[bytes, int]:
+    data = bytes(raw)
+    if metadata.content_encoding != "base64":
+        return check_size(data, limit), _JSON
+    try:
+        content = binascii.a2b_base64(_decode_text(data), strict_mode=True)
+    except (msgspec.MsgspecError, ValueError):
+        raise InvalidEnvelope(
+            "content is no base64 string, and metadata.contentEncoding says that it is"
+        ) from None
+    return check_size(content, limit), _BYTES
+
+
+def _priority(given: float | str) -> int:
+    if isinstance(given, float) and given.is_integer():
+        return parse_priority(int(given))  # 3.0 is as good an integer as 3 to JSON
+    return parse_priority(given)
+
+
+def _with_unknown_fields(
+    data: bytes | Raw, error: msgspec.ValidationError, limit: int
+) -> tuple[Message, bytes | None]:
+    """The message without what this version does not know, and that: an object, its values as they came.
+
+    Raises what is wrong with the message, in our words, when that is something else.
+    """
+    try:
+        fields = _decode_fields(data)
+        unknown: dict[str, Any] = _split(fields, _MESSAGE_FIELDS, LEASE_FIELDS)
+        if bytes(fields.get("metadata", b"")).startswith(b"{"):
+            metadata = _decode_fields(fields["metadata"])
+            unknown_metadata = _split(metadata, _METADATA_FIELDS, frozenset())
+            fields["metadata"] = Raw(_encode(metadata))
+            if unknown_metadata:
+                unknown["metadata"] = unknown_metadata
+        message = _decode_message(_encode(fields))
+    except msgspec.ValidationError as found:
+        raise InvalidEnvelope(_in_our_words(found)) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise InvalidEnvelope(_in_our_words(error)) from None
+    return message, check_json(_encode(unknown), limit) if unknown else None
+
+
+def _split(fields: dict[str, Raw], known: frozenset[str], dropped: frozenset[str]) -> dict[str, Any]:
+    """Take what is not known out of the fields."""
+    unknown = {name: fields.pop(name) for name in fields.keys() - known}
+    return {name: value for name, value in sorted(unknown.items()) if name not in dropped}
+
+
+def _in_our_words(error: msgspec.ValidationError) -> str:
+    text = str(error)
+    if "missing required field `content`" in text:
+        return "the message has no content"
+    what, _, where = text.partition(" - at `$.")
+    return f"{where.rstrip('`')}: {what}" if where else f"the message is malformed: {what}"
+
+
+# -- out --------------------------------------------------------------------------------------
+
+
+class MetadataOut(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    """`Metadata` as the mesh writes it: what is not set is left out."""
+
+    ttl: int | float
+    requires_ack: bool
+    retry_count: int
+    delay_ms: int
+    correlation_id: str | None = None
+    max_retries: int | None = None
+    tags: tuple[str, ...] = ()
+    reply_to: str | None = None
+    task_id: str | None = None
+    ordering_key: str | None = None
+    traceparent: str | None = None
+    origin_id: str | None = None
+    content_encoding: str | None = None
+
+
+class MessageOut(msgspec.Struct, rename={"sender": "from"}, gc=False):
+    """A message as the mesh writes it."""
+
+    id: str
+    sender: str
+    to: str
+    type: str
+    content: Raw
+    timestamp: str
+    priority: int
+    metadata: MetadataOut | Raw
+
+
+class DeliveryOut(MessageOut, rename={"sender": "from", "lease_token": "leaseToken"}, gc=False):
+    """A message and the lease it is handed over under."""
+
+    lease_token: str
+    attempt: int
+    deadline: str
+    mailbox: str
+    sequence: int
+
+
+def message_json(envelope: Envelope, to: str, accepted_at: int, retry_count: int = 0) -> bytes:
+    """The message as it is shown and handed over. `accepted_at` is its time when it names none."""
+    return _with_extra(MessageOut(*_message_fields(envelope, to, accepted_at, retry_count)), envelope.extra)
+
+
+def delivery_json(lease: Lease, partition: int = 0) -> bytes:
+    """The message of a delivery, and what its receiver needs to settle it."""
+    envelope, entry, mailbox = lease.envelope, lease.entry, lease.grant.mailbox
+    delivery = DeliveryOut(
+        *_message_fields(envelope, mailbox, entry.accepted_at, max(0, lease.attempt - 1)),
+        format_token(lease.token, partition),
+        lease.attempt,
+        iso(lease.deadline),
+        mailbox,
+        entry.sequence,
+    )
+    return _with_extra(delivery, envelope.extra)
+
+
+def _message_fields(
+    envelope: Envelope, to: str, accepted_at: int, retry_count: int
+) -> tuple[str, str, str, str, Raw, str, int, MetadataOut]:
+    content = envelope.content
+    is_bytes = envelope.encoding == Encoding.BYTES
+    ttl_ms = envelope.ttl_ms
+    metadata = MetadataOut(
+        ttl_ms / 1000 if ttl_ms % 1000 else ttl_ms // 1000,
+        envelope.requires_ack,
+        retry_count,
+        envelope.delay_ms,
+        envelope.correlation_id,
+        envelope.max_retries,
+        envelope.tags,
+        envelope.reply_to,
+        envelope.task,
+        envelope.key,
+        envelope.trace,
+        envelope.origin,
+        "base64" if is_bytes else None,
+    )
+    return (
+        envelope.id,
+        envelope.sender,
+        to,
+        envelope.type,
+        Raw(b'"' + b64encode(content) + b'"' if is_bytes else content),
+        iso(accepted_at if envelope.timestamp_ms is None else envelope.timestamp_ms),
+        envelope.priority,
+        metadata,
+    )
+
+
+def _with_extra(message: MessageOut, extra: bytes | None) -> bytes:
+    if extra is None:
+        return _encode(message)
+    fields = _decode_fields(extra)
+    metadata = fields.pop("metadata", None)
+    if metadata is not None and bytes(metadata).startswith(b"{"):
+        message.metadata = Raw(_joined(_decode_fields(metadata), message.metadata))
+    return _joined(fields, message)
+
+
+def _joined(unknown: dict[str, Raw], known: MessageOut | MetadataOut | Raw) -> bytes:
+    """One object of both; what is known wins."""
+    fields = _decode_fields(_encode(known))
+    return _encode({**fields, **{name: value for name, value in unknown.items() if name not in fields}})
+
+
+__all__ = [
+    "PROTOCOL_VERSION",
+    "DeliveryOut",
+    "Incoming",
+    "MessageOut",
+    "delivery_json",
+    "message_json",
+    "parse_message",
+]

@@ -1,0 +1,205 @@
+"""The WebSocket protocol, frame by frame, as a client in another language speaks it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from relaymesh import Mesh
+from relaymesh.server.address import server_folder
+from relaymesh.server.ws import connection
+from tests.client.raw import Raw
+from tests.client.serving import ServerThread
+
+
+@pytest.fixture
+def token(server: ServerThread) -> str:
+    return server.token(["write", "read"])
+
+
+@pytest.fixture
+def client(server: ServerThread, token: str) -> Any:
+    with Raw(server, token) as raw:
+        for name in ("planner", "coder"):
+            assert raw.ask(op="call", name="open_mailbox", arguments={"mailbox": name})["op"] == "result"
+        yield raw
+
+
+def send(client: Raw, count: int, **fields: Any) -> list[dict[str, Any]]:
+    messages = [{"from": "planner", "to": "coder", "content": n, **fields} for n in range(count)]
+    answer = client.ask(op="send", messages=messages)
+    assert answer["op"] == "receipts", answer
+    receipts: list[dict[str, Any]] = answer["receipts"]
+    return receipts
+
+
+def tokens(deliveries: list[dict[str, Any]]) -> list[str]:
+    return [each["token"] for each in deliveries]
+
+
+def test_a_welcome_says_what_a_client_needs_to_know(client: Raw) -> None:
+    welcome = client.welcome
+    assert welcome["op"] == "welcome"
+    assert welcome["heartbeatMs"] == 30_000
+    assert welcome["namespace"] == "default"
+    assert welcome["payloadBytesMax"] == 10_485_760
+    assert len(welcome["session"]) == 32
+
+
+def test_messages_go_out_and_come_back_and_are_settled_in_batches(client: Raw) -> None:
+    assert len(send(client, 3)) == 3
+    got = client.ask(op="receive", mailbox="coder", max=10)["deliveries"]
+    assert [each["message"]["content"] for each in got] == [0, 1, 2]
+    first, second, third = tokens(got)
+    nacks = [{"token": third, "reason": "no", "retryable": False}]
+    settled = client.ask(op="settle", acks=[first, second, "0.1.999"], nacks=nacks)
+    assert [each["outcome"] for each in settled["results"]] == ["acked", "acked", "lease_lost", "dead_letter"]
+    assert settled["stale"] == 1
+    letters = client.ask(op="call", name="dead_letters")["value"]
+    assert [each["message"]["content"] for each in letters] == [2]
+
+
+def test_a_receive_that_is_cancelled_is_answered_with_nothing(client: Raw) -> None:
+    client.tell(op="receive", ref=100, mailbox="coder", waitMs=None)
+    client.tell(op="cancel", ref=100)
+    answer = client.next()
+    assert (answer["ref"], answer["deliveries"]) == (100, [])
+    send(client, 1)
+    assert client.ask(op="receive", mailbox="coder")["deliveries"][0]["attempt"] == 1
+
+
+def test_never_more_is_unsettled_than_the_credit(client: Raw) -> None:
+    send(client, 10)
+    client.tell(op="credit", mailbox="coder", credit=3)
+    out = client.deliveries()
+    while len(out) < 3:
+        out += client.deliveries()
+    assert client.nothing_comes()
+    client.ask(op="settle", acks=tokens(out[:2]))
+    more = client.deliveries()
+    while len(more) < 2:
+        more += client.deliveries()
+    assert len(more) == 2
+    assert client.nothing_comes()
+    client.tell(op="credit", mailbox="coder", credit=0)
+    client.ask(op="settle", acks=tokens([out[2], *more]))
+    assert client.nothing_comes(), "no credit, no deliveries"
+
+
+def test_a_lease_that_ran_out_gives_its_credit_back(client: Raw) -> None:
+    settings = {"leaseMs": 50, "backoffMsBase": 0, "breaker": False}
+    client.ask(op="call", name="open_mailbox", arguments={"mailbox": "coder", "settings": settings})
+    send(client, 1)
+    client.tell(op="credit", mailbox="coder", credit=1)
+    assert client.deliveries()[0]["attempt"] == 1
+    assert client.deliveries()[0]["attempt"] == 2
+
+
+def test_a_reader_that_does_not_read_is_closed(
+    server: ServerThread, token: str, client: Raw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "OUTBOX_BYTES_MAX", 200_000)
+    with Mesh(server.url, token=token) as mesh:
+        planner = mesh.agent("planner")
+        for _ in range(20):
+            planner.send_many([{"to": "coder", "content": b"x" * 1_000_000} for _ in range(5)])
+    client.tell(op="credit", mailbox="coder", credit=1000)
+    assert client.closed()[0] in (1013, 1006)
+    assert server.served.node.core.failure is None
+
+
+def test_a_session_is_resumed_and_what_was_not_held_goes_back(server: ServerThread, token: str) -> None:
+    with Raw(server, token) as first:
+        first.ask(op="call", name="open_mailbox", arguments={"mailbox": "coder"})
+        messages = [{"from": "coder", "to": "coder", "content": n} for n in range(2)]
+        first.ask(op="send", messages=messages)
+        got = first.ask(op="receive", mailbox="coder", max=2)["deliveries"]
+        session = first.welcome["session"]
+    with Raw(server, token, hello={"resume": session, "held": tokens(got[:1])}) as again:
+        assert again.welcome["resumed"]
+        came = again.ask(op="receive", mailbox="coder", max=2)["deliveries"]
+        assert [(each["message"]["content"], each["attempt"]) for each in came] == [(1, 1)]
+    other = server.token(["write", "read"])
+    with Raw(server, other, hello={"resume": session, "held": []}) as stranger:
+        assert not stranger.welcome.get("resumed"), "a session is its credential's alone"
+
+
+def test_a_client_that_comes_back_while_its_old_connection_hangs_loses_nothing(
+    server: ServerThread, token: str
+) -> None:
+    with Raw(server, token) as hanging:
+        hanging.ask(op="call", name="open_mailbox", arguments={"mailbox": "coder"})
+        hanging.tell(op="receive", ref=50, mailbox="coder", waitMs=None)
+        hanging.ask(op="ping")
+        with Raw(server, token, hello={"resume": hanging.welcome["session"], "held": []}) as again:
+            again.ask(op="send", messages=[{"from": "coder", "to": "coder", "content": 1}])
+            got = again.ask(op="receive", mailbox="coder")["deliveries"]
+            assert [each["attempt"] for each in got] == [1], "the old connection's receive takes nothing"
+        assert hanging.closed()[0] == 1000
+
+
+def test_every_write_is_in_the_audit_log(server: ServerThread, client: Raw) -> None:
+    send(client, 2)
+    client.ask(op="call", name="stats")
+    assert client.ask(op="call", name="checkpoint")["code"] == "UNAUTHORIZED"
+    server.stop()
+    lines = [json.loads(line) for line in _audit(server).read_text(encoding="utf-8").splitlines()]
+    writes = [(line["route"], line["status"]) for line in lines if line.get("event") == "ws.write"]
+    opened = [("/v1/ws open_mailbox", 200)] * 2
+    assert writes == [*opened, ("/v1/ws send", 200), ("/v1/ws checkpoint", 403)]
+
+
+def _audit(server: ServerThread) -> Path:
+    return server_folder(server._path) / "audit.jsonl"
+
+
+def test_an_agent_joins_with_its_hello_and_is_heard_of(server: ServerThread, token: str) -> None:
+    with Raw(server, token, hello={"agent": "coder"}) as client:
+        assert client.ask(op="heartbeat")["op"] == "ack"
+        assert client.ask(op="ping")["op"] == "pong"
+        assert server.served.roster.registration("default/coder") is not None
+        assert server.served.roster.state("default/coder", server.served.now) == "online"
+
+
+def test_a_problem_names_its_code_and_the_way_out(client: Raw) -> None:
+    answer = client.ask(op="send", messages=[{"from": "planner", "to": "nobody", "content": 1}])
+    assert (answer["op"], answer["code"]) == ("problem", "UNKNOWN_RECIPIENT")
+    assert answer["hint"]
+    assert client.ask(op="call", name="fly")["code"] == "NOT_FOUND"
+    assert client.ask(op="call", name="checkpoint")["code"] == "UNAUTHORIZED"
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("not JSON", 1007),
+        ('{"op":"unheard of"}', 1007),
+        ('{"op":"send","ref":"one","messages":[]}', 1007),
+        (b"\x80", 1003),
+        ('{"op":"hello","protocol":"1.1"}', 1002),
+    ],
+)
+def test_a_frame_that_makes_no_sense_ends_the_connection(client: Raw, frame: Any, code: int) -> None:
+    client.socket.send(frame)
+    assert client.closed()[0] == code
+
+
+def test_another_version_is_told_so(server: ServerThread, token: str) -> None:
+    with Raw(server, token, hello={"protocol": "2.0"}) as client:
+        assert client.welcome["code"] == "INVALID_SETTINGS"
+        assert client.closed()[0] == 1002
+
+
+def test_a_protocol_that_is_not_spoken_here_is_refused(server: ServerThread, token: str) -> None:
+    with pytest.raises(InvalidStatus):
+        Raw(server, token, subprotocol="relaymesh.v9.xml")
+
+
+def test_a_node_that_stops_says_so_first(server: ServerThread, client: Raw) -> None:
+    server.stop()
+    assert client.next()["op"] == "going_away"
+    assert client.closed()[0] == 1012

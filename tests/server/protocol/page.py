@@ -1,0 +1,170 @@
+"""docs/reference/protocol.md, made from the tables the server itself uses.
+
+`python -m tests.server.protocol.page` writes it, a test compares it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from relaymesh.kernel.envelope import Priority
+from relaymesh.server import codes, presence, reliability
+from relaymesh.server.roster import VERSIONS_SPOKEN
+from relaymesh.wire import message, types
+from tests.project.reference import GENERATED, fields_with_words
+from tests.project.tree import ROOT
+
+PATH = ROOT / "docs/reference/protocol.md"
+
+INTRODUCTION = """\
+# Mailbox protocol 1.1
+
+{generated}
+
+JSON over HTTP and WebSocket. `GET /openapi.json` describes the HTTP API, `GET /asyncapi.json` the
+WebSocket, `GET /docs` shows the first to people, `GET /schemas/envelope.schema.json` (and `message`,
+`task`, `agent`) are JSON Schemas of draft 2020-12. None of these needs a credential.
+
+## Versions
+
+A client says which version it speaks when it registers (`protocolVersion`). Spoken here: {versions}. Any
+1.x is understood and answered in the older of the two; another major version is refused, with the versions
+that are spoken.
+"""
+
+MESSAGE = """\
+## The message
+
+| field | what it is |
+|---|---|
+{fields}
+
+### `metadata`
+
+| field | what it is |
+|---|---|
+{metadata}
+
+- `null` is as good as leaving a field out.
+- **Unknown fields survive**, value for value, at the top as in `metadata`: a later version's fields pass
+  through. A field that is given twice is refused, wherever it is.
+- `content` is any JSON value and is kept byte for byte. Refused: NaN, numbers out of range, nesting beyond
+  64, invalid UTF-8, lone surrogates, keys that occur twice, more bytes than `payload_bytes_max` (10 MiB).
+- Bytes: `metadata.contentEncoding` is `base64`, and `content` a string.
+- `priority` may be written 3 or 3.0; other integers of the protocol must have no decimal point.
+- What only the mesh can know is ignored from a sender: `retryCount`, `originId`, and the fields of a lease
+  on a message that is sent on.
+- Idempotency: the same `id` to the same recipient within 24 hours is the same message (`duplicate: true`);
+  the same `id` with other content is `CONFLICT`.
+
+A delivery is the message and its lease: its token, which settles it, the attempt, the deadline, the mailbox
+and the sequence that accepted it.
+"""
+
+TYPES = """\
+## Types
+
+| type | from | to | queued | priority | answered by | means |
+|---|---|---|---|---|---|---|
+{rows}
+
+A type that is not in the table is refused, unless it is a name of your own with a dot in it, such as
+`acme.deploy`; names that begin with `handshake.` or `relaymesh.` are the protocol's. Control frames (not
+queued) are answered at once and never stored; `ack` and `nack` are put into mailboxes by the mesh alone.
+
+### Directions
+
+Directions are checked where messages come in from outside, by the roles agents registered with; a `Mesh`
+inside a process sends any type to anybody. Roles: {roles}.
+
+{directions}
+
+## Priorities
+
+| level | name |
+|---|---|
+{priorities}
+
+`urgent` counts as CRITICAL and `medium` as NORMAL.
+"""
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def table(rows: Iterable[Sequence[object]]) -> str:
+    return "\n".join("| " + " | ".join(cell(str(each)) for each in row) + " |" for row in rows)
+
+
+def described(kind: type[msgspec.Struct]) -> str:
+    """Fields of a message, with the words their types carry."""
+    schema: dict[str, Any] = msgspec.json.schema(kind)["$defs"][kind.__name__]
+    rows = [
+        (f"`{name}`", shape.get("description") or shape.get("$ref") or "see below")
+        for name, shape in schema["properties"].items()
+    ]
+    return table(rows)
+
+
+def after(docstring: str | None, word: str) -> str:
+    """A docstring from this word on."""
+    text = inspect.cleandoc(docstring or "")
+    return text[text.index(word) :]
+
+
+def page() -> str:
+    rows = [
+        (
+            f"`{row.name}`",
+            row.sender,
+            row.recipient,
+            "yes" if row.queued else "no",
+            row.priority if row.queued else "",
+            f"`{row.answered_by}`" if row.answered_by else "",
+            row.meaning,
+        )
+        for row in types.MESSAGE_TYPES.values()
+    ]
+    settings = [
+        (f"`{field.encode_name}`", default, words)
+        for field, (_, _, default, words) in zip(
+            msgspec.structs.fields(reliability.ReliabilityConfig),
+            fields_with_words(reliability, "ReliabilityConfig"),
+            strict=True,
+        )
+        for default in [field.default]
+    ]
+    parts = [
+        INTRODUCTION.format(generated=GENERATED, versions=" and ".join(VERSIONS_SPOKEN)),
+        MESSAGE.format(fields=described(message.Message), metadata=described(message.Metadata)),
+        TYPES.format(
+            rows=table(rows),
+            roles=", ".join(f"`{role}`" for role in types.ROLES),
+            directions=after(types.__doc__, "| direction says"),
+            priorities=table((level.value, level.name) for level in Priority),
+        ),
+        "## ACK and NACK\n\n" + after(codes.__doc__, "A sender that asked"),
+        "## Presence\n\n" + after(presence.__doc__, "| state"),
+        "## Reliability\n\n| setting | default | what it does |\n|---|---|---|\n" + table(settings),
+        "## Error codes\n\n| code | HTTP status | same call may work later | when |\n|---|---|---|---|\n"
+        + table(
+            (
+                f"**`{row.name}`**" if row.protocol else f"`{row.name}`",
+                row.status or "in a nack only",
+                "yes" if row.retryable else "no",
+                row.when,
+            )
+            for row in codes.CODES
+        )
+        + "\n\nBold: the Mailbox protocol's own.",
+    ]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(page(), encoding="utf-8")

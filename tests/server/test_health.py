@@ -1,0 +1,214 @@
+"""Whether the node lives, whether it takes messages, what it counts, and how it says no."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from relaymesh.errors import MailboxFull, MeshError, SenderError
+from relaymesh.server.app import ROUTES
+from relaymesh.server.codes import CODES
+from relaymesh.server.problem import TITLES, problem_answer, status_of
+from tests.server.serving import URL, serving
+
+
+async def test_health_and_readiness_need_no_token_and_say_nothing_of_the_data(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        anybody = httpx.AsyncClient(transport=httpx.ASGITransport(api.app), base_url=URL)
+        async with anybody:
+            assert (await anybody.get("/healthz")).json() == {"status": "ok"}
+            assert (await anybody.get("/readyz")).json() == {"status": "ready", "reasons": []}
+            assert (await anybody.head("/healthz")).status_code == 200
+            for path in ("/metrics", "/v1/stats", "/v1/node", "/nowhere"):
+                assert (await anybody.get(path)).status_code == 401
+            api.served.stopping.set()
+            answer = await anybody.get("/readyz")
+            assert (answer.status_code, answer.json()["reasons"]) == (503, ["the node is stopping"])
+            assert (await anybody.get("/healthz")).status_code == 200
+
+
+async def test_a_journal_that_failed_is_503_and_not_ready(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+
+        def broken(payload: bytes, events: int, now_ns: int) -> None:
+            raise OSError(errno.EIO, "the disk is gone")
+
+        api.served.node.core.journal.append = broken  # type: ignore[method-assign]
+        message = {"from": "planner", "to": "coder", "content": 1}
+        answer = await api.admin.post("/v1/messages", json=message)
+        assert (answer.status_code, answer.json()["code"]) == (503, "JOURNAL_POISONED")
+        assert "same id" in answer.json()["hint"]
+        assert (await api.admin.post("/v1/settle", json={"acks": ["0.1.1"]})).status_code == 503
+        assert (await api.admin.get("/readyz")).status_code == 503
+        assert (await api.admin.get("/healthz")).status_code == 200
+
+
+async def test_the_node_says_what_a_client_needs_to_know(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        told = (await api.agent("coder").get("/v1/node")).json()
+        assert told["protocol"] == "1.1.0"
+        assert (told["namespace"], told["epoch"]) == ("default", 1)
+        assert told["payloadBytesMax"] == 10_485_760
+
+
+async def test_counters_add_up_and_show_only_ones_namespace(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        for n in range(4):
+            await api.send("coder", n)
+        tokens = [each["token"] for each in await api.receive("coder", max=3)]
+        await api.settle(acks=tokens[:1], drops=tokens[1:2], nacks=[{"token": tokens[2], "code": "invalid"}])
+        stats = (await api.admin.get("/v1/stats")).json()
+        box = stats["mailboxes"]["default/coder"]
+        assert box["accepted"] == 4 == box["acked"] + box["dropped"] + box["dead"] + box["pending"]
+        assert stats["deadLetters"] == 1
+        red = (await api.client(["read"], namespace="red").get("/v1/stats")).json()
+        assert (red["mailboxes"], red["deadLetters"]) == ({}, 0)
+
+
+async def test_metrics_are_prometheus_text_with_the_names_that_were_asked_for(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        await api.send("coder", 1)
+        [delivery] = await api.receive("coder")
+        await api.settle(nacks=[{"token": delivery["token"], "reason": "again"}])
+        answer = await api.admin.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        samples = _samples(answer.text)
+        assert samples['relaymesh_queue_depth{mailbox="default/coder"}'] == 1
+        assert samples['relaymesh_retry_total{mailbox="default/coder"}'] == 1
+        assert samples['relaymesh_dead_total{mailbox="default/coder"}'] == 0
+        assert samples['relaymesh_low_starvation_count{mailbox="default/coder"}'] == 0
+        assert samples['mailbox_queue_depth{receiver="default/coder",priority="3"}'] == 1
+        assert samples['mailbox_retry_total{receiver="default/coder"}'] == 1
+        assert samples["relaymesh_web_write_get_compat_total"] == 0
+        assert samples["relaymesh_web_write_rate_limited_total"] == 0
+        assert samples["dlq_depth_total"] == 0
+        other = await api.client(["read"], namespace="red").get("/metrics")
+        assert "default/coder" not in other.text
+        assert (await api.agent("coder").get("/metrics")).status_code == 403
+
+
+def _samples(text: str) -> dict[str, float]:
+    """Every sample; each must follow the HELP and TYPE of its family, and no family comes twice."""
+    samples: dict[str, float] = {}
+    families: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            families.append(line.split()[2])
+        elif line.startswith("# TYPE "):
+            assert line.split()[2] == families[-1]
+            assert line.split()[3] in ("counter", "gauge")
+        else:
+            name, value = line.rsplit(" ", 1)
+            assert name.partition("{")[0] == families[-1]
+            samples[name] = float(value)
+    assert len(set(families)) == len(families)
+    return samples
+
+
+async def test_a_checkpoint_is_for_an_admin(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        answer = await api.admin.post("/v1/checkpoint")
+        assert answer.json()["sequence"] >= 1
+        assert (await api.client(["write"]).post("/v1/checkpoint")).status_code == 403
+
+
+# -- how the server says no -------------------------------------------------------------------
+
+
+async def test_an_unknown_path_is_404_and_a_wrong_method_405_with_those_that_are_right(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as api:
+        for path in ("/", "/v1", "/v1/", "/v1/messages/", "/v2/messages"):
+            answer = await api.admin.post(path, json={})
+            assert answer.status_code in (404, 405), path
+            assert answer.json()["code"] in ("NOT_FOUND", "METHOD_NOT_ALLOWED")
+        answer = await api.admin.delete("/v1/messages")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+        answer = await api.admin.patch("/v1/mailboxes/coder/breaker")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, PUT")
+        assert answer.json()["code"] == "METHOD_NOT_ALLOWED"
+        answer = await api.admin.get("/v1/settle")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+)
+async def test_a_body_that_does_not_say_it_is_json_is_415(tmp_path: Path, kind: str) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        body = b'{"from":"planner","to":"coder","content":1}'
+        headers = {"content-type": kind} if kind else {}
+        answer = await api.admin.post("/v1/messages", content=body, headers=headers)
+        assert answer.status_code == 415
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "Application/JSON", "application/cloudevents+json"]
+)
+async def test_json_by_any_of_its_names_is_taken(tmp_path: Path, kind: str) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        body = b'{"from":"planner","to":"coder","content":1}'
+        answer = await api.admin.post("/v1/messages", content=body, headers={"content-type": kind})
+        assert answer.status_code == 202
+
+
+def _errors(kind: type[MeshError] = MeshError) -> list[type[MeshError]]:
+    return [each for sub in kind.__subclasses__() for each in (sub, *_errors(sub))]
+
+
+def test_every_status_has_a_title() -> None:
+    assert {row.status for row in CODES if row.status} | {403} <= TITLES.keys()
+
+
+def test_what_a_sender_did_wrong_is_never_a_5xx() -> None:
+    for kind in _errors(SenderError):
+        if (
+            kind.__module__.startswith("relaymesh.")
+            and kind.code != "MESH_ERROR"
+            and "cli" not in kind.__module__
+        ):
+            assert 400 <= status_of(kind("x")) < 500, kind
+
+
+def test_a_problem_has_every_field_of_rfc_9457_and_our_own() -> None:
+    status, headers, body = problem_answer(MailboxFull("mailbox default/x is full"), "/v1/messages")
+    problem: dict[str, Any] = json.loads(body)
+    assert problem == {
+        "type": "urn:relaymesh:problem:mailbox-full",
+        "title": TITLES[429],
+        "status": 429,
+        "detail": "mailbox default/x is full",
+        "code": "MAILBOX_FULL",
+        "hint": MailboxFull.default_hint,
+        "retryable": True,
+        "instance": "/v1/messages",
+    }
+    assert (b"content-type", b"application/problem+json") in headers
+    assert status == 429
+
+
+async def test_every_route_answers_an_empty_request_with_sense(tmp_path: Path) -> None:
+    """No 5xx, and a problem for every refusal."""
+    async with serving(tmp_path) as api:
+        for operation in ROUTES:
+            path = operation.path
+            for name in ("mailbox", "topic", "id", "name", "dead_sequence"):
+                path = path.replace(f"{{{name}:path}}", "x").replace(f"{{{name}}}", "x")
+            answer = await api.admin.request(operation.method, path)
+            assert answer.status_code < 500, (operation.method, path, answer.text)
+            if answer.status_code >= 400:
+                assert answer.headers["content-type"] == "application/problem+json"
+                assert answer.json()["detail"]
