@@ -1,0 +1,377 @@
+"""pipeline: the journal as tables, through Spark. Run it once, follow, compute anew, compact, look."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from relaymesh.cli import options
+from relaymesh.cli.failure import CheckFailed, UsageFailed
+from relaymesh.cli.moments import bytes_text, span_text
+from relaymesh.cli.options import Call, begin
+from relaymesh.cli.table import Column
+from relaymesh.errors import InvalidSettings, NotFound
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from relaymesh.pipeline.runs.pipeline import Pipeline
+    from relaymesh.pipeline.runs.record import RunRecord
+    from relaymesh.pipeline.runs.settings import PipelineSettings
+    from relaymesh.pipeline.runs.stages import Observer, Stage
+    from relaymesh.pipeline.runs.status import Status
+
+app = typer.Typer(help="Tables from the journal, through Spark: run, follow, backfill, compact, status.")
+
+INSTALL = "pip install 'relaymesh[pipeline]'"
+
+Dirs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--dir",
+        metavar="PATH",
+        help="Data directory; may be given several times. Else RELAYMESH_HOME, else ~/.relaymesh.",
+    ),
+]
+Warehouse = Annotated[
+    Path | None,
+    typer.Option(
+        "--warehouse", metavar="PATH", help="Where the tables are; else tables/ in the first --dir."
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Spark master; else spark-submit's, else local[*]."),
+]
+Remote = Annotated[
+    str | None, typer.Option("--remote", metavar="URL", help="Spark Connect server, sc://host:port.")
+]
+Format = Annotated[
+    str, typer.Option("--format", metavar="NAME", help="Of the published tables: parquet, delta or iceberg.")
+]
+BatchEvents = Annotated[
+    int | None, typer.Option("--batch-events", min=1, metavar="N", help="Events in one batch at most.")
+]
+Quarantine = Annotated[
+    str,
+    typer.Option(
+        "--quarantine", metavar="WORD", help="Bad frames: fail (stop before them) or rows (set aside)."
+    ),
+]
+
+
+@app.command("run")
+def run(
+    context: typer.Context,
+    directory: Dirs = None,
+    warehouse: Warehouse = None,
+    master: Master = None,
+    remote: Remote = None,
+    format: Format = "parquet",
+    batch_events: BatchEvents = None,
+    quarantine: Quarantine = "fail",
+    json: options.Json = False,
+) -> None:
+    """Take in what the journals have, refresh what it touches, check it, publish it. Twice is once.
+
+    Exit code 9: a check failed, and nothing was published. May run beside a node, and be killed at any time.
+    """
+    call = begin(context, None, json)
+    settings = _settings(call, directory, warehouse, format, batch_events, quarantine)
+    with _pipeline(call, settings, master, remote) as pipeline:
+        _tell(call, pipeline, pipeline.run())
+
+
+@app.command("follow")
+def follow(
+    context: typer.Context,
+    every: Annotated[
+        float, typer.Option("--every", min=1, metavar="SECONDS", help="Publish so often.")
+    ] = 30.0,
+    directory: Dirs = None,
+    warehouse: Warehouse = None,
+    master: Master = None,
+    remote: Remote = None,
+    format: Format = "parquet",
+    batch_events: BatchEvents = None,
+    quarantine: Quarantine = "fail",
+    json: options.Json = False,
+) -> None:
+    """Go on taking in events as they come, and publish every few seconds, until Ctrl-C."""
+    call = begin(context, None, json)
+    settings = _settings(call, directory, warehouse, format, batch_events, quarantine, publish_every_s=every)
+    with _pipeline(call, settings, master, remote) as pipeline:
+        pipeline.follow(_stop_at_a_signal(), lambda record: _tell(call, pipeline, record))
+
+
+@app.command("backfill")
+def backfill(
+    context: typer.Context,
+    first: Annotated[str, typer.Option("--from", metavar="DAY", help="First day, as 2026-03-01 (UTC).")],
+    last: Annotated[str, typer.Option("--to", metavar="DAY", help="Last day, included.")],
+    directory: Dirs = None,
+    warehouse: Warehouse = None,
+    master: Master = None,
+    remote: Remote = None,
+    format: Format = "parquet",
+    json: options.Json = False,
+) -> None:
+    """Build the tables of some days anew from bronze, and publish them. Twice is once."""
+    call = begin(context, None, json)
+    days = _day(first, "--from"), _day(last, "--to")
+    settings = _settings(call, directory, warehouse, format)
+    with _pipeline(call, settings, master, remote) as pipeline:
+        _tell(call, pipeline, pipeline.backfill(*days))
+
+
+@app.command("compact")
+def compact(
+    context: typer.Context,
+    directory: Dirs = None,
+    warehouse: Warehouse = None,
+    master: Master = None,
+    remote: Remote = None,
+    format: Format = "parquet",
+    json: options.Json = False,
+) -> None:
+    """Put small files together. Rows stay as they are, and readers never see less than all of them."""
+    call = begin(context, None, json)
+    settings = _settings(call, directory, warehouse, format)
+    with _pipeline(call, settings, master, remote) as pipeline:
+        _tell(call, pipeline, pipeline.compact())
+
+
+@app.command("status")
+def status(
+    context: typer.Context,
+    directory: Dirs = None,
+    warehouse: Warehouse = None,
+    runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Show so many runs.")] = 5,
+    json: options.Json = False,
+) -> None:
+    """Say what is published, how far it is behind the journals, how the last runs ended. Needs no Spark."""
+    call = begin(context, None, json)
+    with _needs_the_extra():
+        from relaymesh.pipeline.runs.status import status_of
+
+    place = _warehouse(_directories(call, directory, exist=False), warehouse)
+    found = status_of(place, last_runs=runs)
+    if found.published is None and not found.runs:
+        raise NotFound(f"no pipeline has run in {place}", hint="relaymesh pipeline run")
+    _print_status(call, found)
+
+
+# -- what a run is told
+
+
+def _directories(call: Call, given: list[Path] | None, *, exist: bool = True) -> list[Path]:
+    calls = [Call(call.output, each) for each in given] if given else [call]
+    return [each.existing() if exist else each.path for each in calls]
+
+
+def _warehouse(directories: list[Path], given: Path | None) -> Path:
+    return (given if given is not None else directories[0] / "tables").absolute()
+
+
+def _settings(
+    call: Call,
+    directory: list[Path] | None,
+    warehouse: Path | None,
+    format: str,
+    batch_events: int | None = None,
+    quarantine: str = "fail",
+    **more: Any,
+) -> PipelineSettings:
+    from relaymesh.pipeline.runs.settings import PipelineSettings
+
+    directories = _directories(call, directory)
+    if batch_events is not None:
+        more["batch_events"] = batch_events
+    return PipelineSettings(
+        directories=tuple(directories),
+        warehouse=_warehouse(directories, warehouse),
+        format=format,
+        quarantine=quarantine,
+        **more,
+    )
+
+
+def _day(text: str, option: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise UsageFailed(f"{option} {text!r} is no day", hint="write it as 2026-03-01") from None
+
+
+def _stop_at_a_signal() -> threading.Event:
+    """Set by Ctrl-C and by SIGTERM. Spark's own handler would cancel the publish that is under way."""
+    stop = threading.Event()
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+    return stop
+
+
+# -- the run
+
+
+@contextmanager
+def _needs_the_extra() -> Iterator[None]:
+    """What is missing becomes one line with the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == "relaymesh":
+            raise
+        raise InvalidSettings(
+            f"the pipeline needs {missing}, which is not installed", hint=INSTALL
+        ) from error
+
+
+@contextmanager
+def _pipeline(
+    call: Call, settings: PipelineSettings, master: str | None, remote: str | None
+) -> Iterator[Pipeline]:
+    """A pipeline on a Spark session that ends with the command; what its checks found is an exit code."""
+    with _needs_the_extra():
+        from relaymesh.pipeline.runs.failures import AuditFailed
+        from relaymesh.pipeline.runs.pipeline import Pipeline
+        from relaymesh.pipeline.spark import spark_session
+
+    with _watched(call) as observer:
+        try:
+            spark = spark_session(master=master, remote=remote, app="relaymesh pipeline")
+        except NotFound as error:  # no Java
+            raise NotFound(error.message, hint=f"{error.hint}; or {INSTALL}, which carries one") from error
+        try:
+            yield Pipeline(spark, settings, observer=observer)
+        except AuditFailed as error:
+            raise CheckFailed(error.message, hint=error.hint) from error
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _watched(call: Call) -> Iterator[Observer]:
+    """A progress bar on stderr, on a terminal only."""
+    from relaymesh.pipeline.runs.stages import nobody
+
+    if call.output.json or not sys.stderr.isatty():
+        yield nobody
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        yield _Bar(progress)
+
+
+class _Bar:
+    """One line that says what the run is doing."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("starting Spark", total=None)
+
+    def __call__(self, stage: Stage, detail: str, done: int, of: int) -> None:
+        total = of if 0 < done < of else None
+        self._progress.update(
+            self._task, description=f"{stage.value}: {detail}", completed=done if total else 0, total=total
+        )
+
+
+def _tell(call: Call, pipeline: Pipeline, record: RunRecord) -> None:
+    manifest = pipeline.store.manifest()
+    fields: dict[str, Any] = {
+        "run_id": record.run_id,
+        "status": record.status,
+        "events": record.events,
+        "days": record.days if call.output.json else len(record.days),
+        "tables": 0 if manifest is None else len(manifest.tables),
+        "rows": 0 if manifest is None else sum(table.rows for table in manifest.tables.values()),
+    }
+    if call.output.json:
+        sums = None if manifest is None else manifest.reconciliation
+        fields |= {"seconds": record.seconds, "reconciliation": sums, "expectations": record.expectations}
+    else:
+        fields["seconds"] = ", ".join(f"{name} {value:.1f}" for name, value in record.seconds.items())
+    call.output.record(fields | {"warehouse": str(pipeline.store.root)})
+    for each in record.expectations:
+        call.output.note(f"{each['severity']}: {each['metric']} of {each['table']} is {each['value']:g}")
+
+
+# -- status
+
+RUNS = [
+    Column("run_id"),
+    Column("kind"),
+    Column("status"),
+    Column("events", "number"),
+    Column("days", "number", lambda days: str(len(days))),
+    Column("error", "text"),
+]
+LAGS = [
+    Column("source", "text"),
+    Column("synced", "number"),
+    Column("not_in_bronze", "number"),
+    Column("not_published", "number"),
+    Column("seconds", "number", span_text, title="behind"),
+]
+
+
+def _print_status(call: Call, found: Status) -> None:
+    import msgspec
+
+    published = found.published
+    fields: dict[str, Any] = {
+        "warehouse": found.warehouse,
+        "published": None if published is None else published.run_id,
+        "published_at": None if published is None else published.ended_at,
+        "tables": 0 if published is None else len(published.tables),
+        "rows": 0 if published is None else sum(table.rows for table in published.tables.values()),
+        "bytes": 0 if published is None else _size(published),
+        "bronze_events": found.bronze_events,
+        "bronze_files": found.bronze_files,
+        "generation": found.generation,
+        "running": found.running,
+    }
+    if call.output.json:
+        call.output.object(
+            fields
+            | {
+                "reconciliation": None if published is None else published.reconciliation,
+                "lags": msgspec.to_builtins(found.lags),
+                "runs": msgspec.to_builtins(found.runs),
+                "failed_expectations": found.failed_expectations,
+            }
+        )
+        return
+    call.output.record(fields | {"bytes": bytes_text(fields["bytes"])})
+    call.output.line()
+    call.output.rows(LAGS, msgspec.to_builtins(found.lags))
+    call.output.line()
+    call.output.rows(RUNS, msgspec.to_builtins(found.runs))
+    for lag in found.lags:
+        if lag.error:
+            call.output.note(f"{lag.source} cannot be looked at: {lag.error}")
+    for each in found.failed_expectations:
+        call.output.note(f"{each['severity']}: {each['metric']} of {each['table']} is {each['value']:g}")
+
+
+def _size(published: Any) -> int:
+    files = (file for table in published.tables.values() for part in table.parts for file in part.files)
+    return sum(file.bytes for file in files)

@@ -1,0 +1,144 @@
+"""From figures to a proposal: settings to think about, each with its reason.
+
+A proposal is a file for people. Nothing reads it back, and nothing here changes a setting: whoever agrees
+with a line makes the change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from relaymesh.kernel.contract import DEFAULT_CONTRACT, OTHER
+
+__all__ = ["INPUTS", "Proposal", "Suggestion", "propose", "write_proposal"]
+
+VERSION = 1
+INPUTS = ("sizing", "split_advice", "contract_violations")
+"""The tables a proposal is made from."""
+
+NOTE = "This is a proposal. Nothing in it has been applied, and nothing will be by itself."
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggestion:
+    """One setting of one mailbox. `current` is None where the tables do not know it."""
+
+    mailbox: str
+    setting: str
+    current: object
+    proposed: object
+    reasoning: str
+    table: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """All suggestions, by mailbox. `made_at` is the caller's clock: the same tables, the same proposal."""
+
+    made_at: str
+    suggestions: tuple[Suggestion, ...]
+
+    def json(self) -> str:
+        """For programs: one object, ending in a newline."""
+        told = {"version": VERSION, "made_at": self.made_at, "note": NOTE}
+        listed = [asdict(each) for each in self.suggestions]
+        return json.dumps(told | {"suggestions": listed}, indent=2, ensure_ascii=False) + "\n"
+
+    def text(self) -> str:
+        """For people: a line per suggestion, and below it why."""
+        lines = [f"Proposal of {self.made_at}", NOTE, ""]
+        mailbox = None
+        for each in self.suggestions:
+            if each.mailbox != mailbox:
+                mailbox = each.mailbox
+                lines.append(f"{mailbox}")
+            now = "" if each.current is None else f" (now {_shown(each.current)})"
+            lines.append(f"  {each.setting} = {_shown(each.proposed)}{now}")
+            lines.append(f"      because {each.reasoning}  [{each.table}]")
+        if not self.suggestions:
+            lines.append("Nothing to propose: the tables give no reason to change a setting.")
+        return "\n".join(lines) + "\n"
+
+
+def propose(tables: Mapping[str, Iterable[Row]], made_at: str) -> Proposal:
+    """A proposal from the rows of the tables in `INPUTS`."""
+    found = [
+        *_from_sizing(tables["sizing"]),
+        *_from_splits(tables["split_advice"]),
+        *_from_contracts(tables["contract_violations"]),
+    ]
+    ordered = sorted(found, key=lambda each: (each.mailbox, each.setting, each.table))
+    return Proposal(made_at=made_at, suggestions=tuple(ordered))
+
+
+def write_proposal(proposal: Proposal, directory: Path) -> tuple[Path, Path]:
+    """`proposal.json` and `proposal.txt`, each replaced whole."""
+    directory.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, text in (("proposal.json", proposal.json()), ("proposal.txt", proposal.text())):
+        path = directory / name
+        fresh = path.with_suffix(path.suffix + ".new")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(path)
+        written.append(path)
+    return written[0], written[1]
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict) else f"{value}"
+
+
+def _from_sizing(rows: Iterable[Row]) -> Iterator[Suggestion]:
+    for row in rows:
+        needed, holders = row["workers_required"], row["holders"]
+        if needed is not None and needed > holders:
+            yield Suggestion(
+                mailbox=row["mailbox"], setting="workers", current=holders, proposed=needed, table="sizing",
+                reasoning=(
+                    f"W = ceil(λ_p95 / μ_p50) = ceil({row['lambda_p95']:g} / {row['mu_worker_p50']:.4g}):"
+                    f" {row['lambda_p95']:g} messages come in a busy second,"
+                    f" and the median worker does {row['mu_worker_p50']:.4g}"
+                ),
+            )  # fmt: skip
+        burst = (
+            f"(λ_peak - μ_peak) · T_burst = ({row['lambda_peak']:g} - {row['mu_peak']:g})"
+            f" · {row['burst_s']:g} s = {row['buffer_messages']} messages"
+        )
+        for setting, wanted in (("capacity", "buffer_messages"), ("capacity_bytes", "buffer_bytes")):
+            if row[setting] is not None and row[wanted] > row[setting]:
+                size = f" of {row['mean_bytes']:.0f} bytes" if setting == "capacity_bytes" else ""
+                yield Suggestion(
+                    mailbox=row["mailbox"], setting=setting, current=row[setting], proposed=row[wanted],
+                    reasoning=f"a burst needs room for {burst}{size}", table="sizing",
+                )  # fmt: skip
+
+
+def _from_splits(rows: Iterable[Row]) -> Iterator[Suggestion]:
+    for row in rows:
+        if row["split"]:
+            yield Suggestion(
+                mailbox=row["mailbox"], setting="split", current=None, proposed="several mailboxes",
+                table="split_advice",
+                reasoning=f"{row['conditions']} of 3 conditions hold: {row['reasoning']}",
+            )  # fmt: skip
+
+
+def _from_contracts(rows: Iterable[Row]) -> Iterator[Suggestion]:
+    """Back to the default row of the contract, where a mailbox does otherwise to its harm."""
+    for row in rows:
+        code = row["code"]
+        rule = DEFAULT_CONTRACT.get(code, DEFAULT_CONTRACT[OTHER])
+        yield Suggestion(
+            mailbox=row["mailbox"],
+            setting=f"contract.{code}",
+            current=None,
+            proposed={"retries": rule.retries, "exit": rule.exit, "alert": rule.alert},
+            reasoning=f"{row['reasoning']} ({row['messages']} messages, {row['attempts']} attempts)",
+            table="contract_violations",
+        )

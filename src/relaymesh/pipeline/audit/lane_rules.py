@@ -1,0 +1,119 @@
+"""The order of lanes: entries of one ordering key (or task, or ordered mailbox) in one mailbox.
+
+A lane's order is (due, sequence). When an entry is granted, everything before it in its lane that was due
+must be settled, or have gone out just before in the same run: leases given to one holder at one moment. In a
+run only the first is blamed: an entry that follows the one before it in the lane follows.
+
+Not judged: entries with a correlation id, because an answer somebody waits for goes to whoever asked and not
+in line, and the journal does not say who asked; and mailboxes whose `ordered` setting changed.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+
+from relaymesh.pipeline.silver.mailbox_settings import settings_over_time
+from relaymesh.pipeline.silver.operations import KEY, is_one
+from relaymesh.pipeline.silver.routes import END
+
+__all__ = ["lane_violations"]
+
+_LANE = ["partition", "mailbox", "lane"]
+_RUN = ["holder", "granted_at", "run"]
+
+
+def lane_violations(bronze: DataFrame, messages: DataFrame) -> DataFrame:
+    """Grants that overtook an earlier entry of their lane.
+
+    Most grants are cleared by the settles of all entries before them, the members of a run by the one before
+    them. Only what is left is compared with its lane, entry by entry.
+    """
+    placed = _lanes(bronze, messages)
+    grants = bronze.filter(is_one("GRANT")).select(
+        *KEY,
+        f.col("sequence").alias("granted"),
+        f.col("timestamp").alias("granted_at"),
+        "holder",
+        (f.col("lease_token") - f.col("sequence")).alias("run"),
+    )
+    ahead = (
+        grants.join(placed, [*KEY])
+        .filter(f.col("granted") > f.col("message_sequence"))
+        .filter(f.col("last_settled") > f.col("granted"))
+    )
+    member = grants.select("partition", "mailbox", "message_sequence", *_RUN, f.col("granted").alias("first"))
+    suspects = ahead.alias("e").join(member.alias("m"), _in_the_run("e.previous"), "left_anti").alias("e")
+    others = placed.select(*_LANE, "message_sequence", "place", "until", "forced_sequence").alias("f")
+    overtaken = suspects.join(others, _overtakes()).join(
+        member.alias("m"), _in_the_run("f.message_sequence"), "left_anti"
+    )
+    return (
+        overtaken.groupBy(
+            f.col("e.partition"), f.col("e.mailbox"), f.col("e.message_sequence"), f.col("e.message_id"),
+            f.col("e.granted").alias("sequence"), f.col("e.granted_at").alias("timestamp"),
+        )
+        .agg(f.min("f.message_sequence").alias("other"))
+        .withColumn("rule", f.lit("lane_order"))
+        .withColumn("detail", f.format_string("granted before message %d of its lane was settled", "other"))
+        .drop("other")
+    )  # fmt: skip
+
+
+def _lanes(bronze: DataFrame, messages: DataFrame) -> DataFrame:
+    """Entries that stand in a lane, with the last settle of all before them and the entry before."""
+    ordered = (
+        settings_over_time(bronze)
+        .groupBy("partition", "mailbox")
+        .agg(f.max("ordered").alias("ordered"), (f.max("ordered") != f.min("ordered")).alias("changed"))
+    )
+    lane = f.when(f.coalesce("ordered", f.lit(False)), f.lit("")).otherwise(
+        f.coalesce(f.concat(f.lit("k"), "ordering_key"), f.concat(f.lit("t"), "task_id"))
+    )
+    place = f.struct("due_at", "message_sequence")
+    order = Window.partitionBy(*_LANE).orderBy("due_at", "message_sequence")
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    return (
+        messages.filter(f.col("correlation_id").isNull())
+        .join(f.broadcast(ordered), ["partition", "mailbox"], "left")
+        .filter(~f.coalesce("changed", f.lit(False)))
+        .withColumn("lane", lane)
+        .filter(f.col("lane").isNotNull())
+        .withColumn("until", f.coalesce("settled_sequence", f.lit(END)))
+        .select(
+            *_LANE,
+            "message_sequence",
+            "message_id",
+            "until",
+            "forced_sequence",
+            place.alias("place"),
+            f.max("until").over(before).alias("last_settled"),
+            f.lag("message_sequence").over(order).alias("previous"),
+        )
+    )
+
+
+def _overtakes() -> Column:
+    """`f` stands before `e` in its lane, and was there, due and not settled when `e` was granted."""
+    lane = f.lit(True)
+    for name in _LANE:
+        lane &= f.col(f"e.{name}") == f.col(f"f.{name}")
+    there = (f.col("f.message_sequence") < f.col("e.granted")) & (
+        f.col("f.place.due_at") <= f.col("e.granted_at")
+    )
+    joined = f.coalesce(f.col("f.forced_sequence") < f.col("e.granted"), f.lit(True))
+    before = (f.col("f.place") < f.col("e.place")) & (f.col("f.until") > f.col("e.granted"))
+    return lane & before & there & joined
+
+
+def _in_the_run(message: str) -> Column:
+    """That message of the mailbox was granted before in the run of `e`."""
+    same = (
+        (f.col("m.partition") == f.col("e.partition"))
+        & (f.col("m.mailbox") == f.col("e.mailbox"))
+        & (f.col("m.message_sequence") == f.col(message))
+        & (f.col("m.first") < f.col("e.granted"))
+    )
+    for name in _RUN:
+        same &= f.col(f"m.{name}").eqNullSafe(f.col(f"e.{name}"))
+    return same

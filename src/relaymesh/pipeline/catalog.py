@@ -1,0 +1,176 @@
+"""All tables behind bronze, in the order in which they are built.
+
+`TABLES` is what runs and reports use: nothing else here knows which tables there are. A new table (tasks,
+steps) is a schema, a function and a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from relaymesh.pipeline.audit.violations import audit_summary, audit_violations
+from relaymesh.pipeline.gold.agent_scorecards import agent_scorecards
+from relaymesh.pipeline.gold.alert_history import alert_history
+from relaymesh.pipeline.gold.backlog import backlog
+from relaymesh.pipeline.gold.contract_violations import contract_violations
+from relaymesh.pipeline.gold.cost import cost
+from relaymesh.pipeline.gold.dead_letters_daily import dead_letters_daily
+from relaymesh.pipeline.gold.duplicates_waste import duplicates_waste
+from relaymesh.pipeline.gold.failure_rates import failure_rates
+from relaymesh.pipeline.gold.latency import latency
+from relaymesh.pipeline.gold.message_traces import message_traces
+from relaymesh.pipeline.gold.sizing import sizing
+from relaymesh.pipeline.gold.split_advice import split_advice
+from relaymesh.pipeline.gold.throughput import throughput
+from relaymesh.pipeline.schema import audit as audit_schema
+from relaymesh.pipeline.schema import gold as gold_schema
+from relaymesh.pipeline.schema import silver as silver_schema
+from relaymesh.pipeline.silver.agents import agents
+from relaymesh.pipeline.silver.attempts import attempts
+from relaymesh.pipeline.silver.dead_letters import dead_letters
+from relaymesh.pipeline.silver.messages import messages
+from relaymesh.pipeline.silver.traces import traces
+
+__all__ = ["BRONZE", "TABLES", "Layer", "Table", "build_all", "table"]
+
+BRONZE = "bronze"
+"""The name under which the events themselves are an input."""
+
+Layer = Literal["silver", "gold", "audit"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table. `build(**inputs)` makes it from the DataFrames its `inputs` name.
+
+    keys: columns that together name a row. partition_by: the day column it is best stored by, if any.
+    """
+
+    name: str
+    layer: Layer
+    schema: StructType
+    version: int
+    inputs: tuple[str, ...]
+    build: Callable[..., DataFrame]
+    keys: tuple[str, ...]
+    partition_by: tuple[str, ...] = ()
+    description: str
+
+
+_MESSAGE = ("partition", "mailbox", "message_sequence")
+_MAILBOX = ("partition", "mailbox")
+
+
+def _silver(
+    build: Callable[..., DataFrame],
+    schema: StructType,
+    inputs: tuple[str, ...],
+    keys: tuple[str, ...],
+    description: str,
+    *partition_by: str,
+) -> Table:
+    return Table(
+        name=build.__name__, layer="silver", schema=schema, version=silver_schema.VERSION, inputs=inputs,
+        build=build, keys=keys, partition_by=partition_by, description=description,
+    )  # fmt: skip
+
+
+def _gold(
+    build: Callable[..., DataFrame],
+    schema: StructType,
+    inputs: tuple[str, ...],
+    keys: tuple[str, ...],
+    description: str,
+    *partition_by: str,
+) -> Table:
+    return Table(
+        name=build.__name__, layer="gold", schema=schema, version=gold_schema.VERSION, inputs=inputs,
+        build=build, keys=keys, partition_by=partition_by, description=description,
+    )  # fmt: skip
+
+
+def _audit(
+    build: Callable[..., DataFrame],
+    schema: StructType,
+    inputs: tuple[str, ...],
+    keys: tuple[str, ...],
+    description: str,
+) -> Table:
+    return Table(
+        name=build.__name__, layer="audit", schema=schema, version=audit_schema.VERSION, inputs=inputs,
+        build=build, keys=keys, description=description,
+    )  # fmt: skip
+
+
+_S, _G, _A = silver_schema, gold_schema, audit_schema
+
+TABLES: tuple[Table, ...] = (
+    _silver(messages, _S.MESSAGES, (BRONZE,), _MESSAGE,
+            "One row per message in a mailbox, from acceptance to its end.", "accepted_date"),
+    _silver(attempts, _S.ATTEMPTS, (BRONZE,), ("partition", "sequence"),
+            "One row per delivery: a lease granted, and how it ended.", "granted_date"),
+    _silver(dead_letters, _S.DEAD_LETTERS, (BRONZE, "messages"), ("partition", "mailbox", "dead_sequence"),
+            "One row per dead letter, and what became of it.", "dead_date"),
+    _silver(agents, _S.AGENTS, (BRONZE,), ("partition", "address"),
+            "One row per address: agents, subscriptions, and senders without a mailbox."),
+    _silver(traces, _S.TRACES, ("messages",), _MESSAGE,
+            "One row per message, with its trace and the message it follows from."),
+    _audit(audit_violations, _A.AUDIT_VIOLATIONS, (BRONZE, "messages"),
+           ("rule", "partition", "mailbox", "message_sequence", "sequence"),
+           "Where the journal contradicts the promises. Empty when all is well."),
+    _audit(audit_summary, _A.AUDIT_SUMMARY, (BRONZE, "audit_violations"), ("rule",),
+           "One row per rule: how many events it looked at, and how often it was broken."),
+    _gold(throughput, _G.THROUGHPUT, ("messages", "attempts"), (*_MAILBOX, "minute"),
+          "What went through each mailbox, minute by minute.", "day"),
+    _gold(latency, _G.LATENCY, ("messages",), (*_MAILBOX, "priority", "day"),
+          "How long messages take, by receiver, priority and day.", "day"),
+    _gold(backlog, _G.BACKLOG, ("messages", "agents"), (*_MAILBOX, "minute"),
+          "How many messages each mailbox held, minute by minute.", "day"),
+    _gold(failure_rates, _G.FAILURE_RATES, ("messages", "attempts", "agents"), (*_MAILBOX, "code"),
+          "How often attempts fail, by class of error, with the predicted beside the observed loss."),
+    _gold(sizing, _G.SIZING, ("messages", "attempts", "agents"), _MAILBOX,
+          "How many workers a mailbox needs, and how much room."),
+    _gold(split_advice, _G.SPLIT_ADVICE, ("messages", "backlog"), _MAILBOX,
+          "Which mailboxes to think of splitting."),
+    _gold(contract_violations, _G.CONTRACT_VIOLATIONS, ("messages", "attempts"),
+          (*_MAILBOX, "code", "violation"),
+          "Where failures were treated otherwise than the default failure contract says."),
+    _gold(dead_letters_daily, _G.DEAD_LETTERS_DAILY, ("dead_letters",), (*_MAILBOX, "day", "reason", "code"),
+          "Dead letters by day and cause, with first and last seen and an example.", "day"),
+    _gold(alert_history, _G.ALERT_HISTORY, ("messages", "attempts", "backlog", "dead_letters"),
+          ("rule", *_MAILBOX, "started_at"), "When the five alert rules would have fired."),
+    _gold(agent_scorecards, _G.AGENT_SCORECARDS, ("messages", "attempts", "agents"), ("partition", "address"),
+          "How each agent does, as sender and as receiver."),
+    _gold(message_traces, _G.MESSAGE_TRACES, ("traces",), ("partition", "trace_id"),
+          "One row per trace: how long it took, through how many hands, how it ended.", "day"),
+    _gold(duplicates_waste, _G.DUPLICATES_WASTE, ("attempts",), (*_MAILBOX, "day"),
+          "Work done twice, and work that could not succeed.", "day"),
+    _gold(cost, _G.COST, ("messages",), ("partition", "agent", "day", "type", "outcome"),
+          "What outcomes cost, where messages say what they used.", "day"),
+)  # fmt: skip
+"""Every table stands after all of its inputs."""
+
+
+def table(name: str) -> Table:
+    """The table of that name; `KeyError` for any other."""
+    for each in TABLES:
+        if each.name == name:
+            return each
+    raise KeyError(f"there is no table {name!r}; tables are {', '.join(each.name for each in TABLES)}")
+
+
+def build_all(
+    bronze: DataFrame, keep: Callable[[Table, DataFrame], DataFrame] | None = None
+) -> dict[str, DataFrame]:
+    """Every table from one bronze. `keep` may store each (cache it, write and read it) for those after."""
+    made: dict[str, DataFrame] = {BRONZE: bronze}
+    for each in TABLES:
+        built = each.build(**{name: made[name] for name in each.inputs})
+        made[each.name] = built if keep is None else keep(each, built)
+    del made[BRONZE]
+    return made

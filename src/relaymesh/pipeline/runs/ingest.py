@@ -1,0 +1,196 @@
+"""The journal into bronze: one Spark stream over all data directories, every event exactly once.
+
+Spark's checkpoint fixes the events of a batch before the batch is run, and the journal never changes, so a
+batch that is run again after a crash holds the same events. Bronze takes each batch number once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as f
+
+from relaymesh.errors import JournalDamaged
+from relaymesh.journal import FIRST_SEQUENCE
+from relaymesh.journal.consumers import write_consumer
+from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.runs.failures import IngestFailed
+from relaymesh.pipeline.runs.record import RunRecord, now_iso
+from relaymesh.pipeline.runs.settings import PipelineSettings
+from relaymesh.pipeline.runs.stages import Observer, Stage
+from relaymesh.pipeline.source.offsets import latest
+from relaymesh.pipeline.tables.bronze import Batch, Bronze
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["CONSUMER", "Ingest"]
+
+log = logging.getLogger("relaymesh.pipeline")
+
+CONSUMER = "pipeline"
+"""The name under which each node is told how far its events are safe here."""
+SLOW_START = "Python worker failed to connect back"
+"""Spark gives a Python process ten seconds to start, without a setting; a busy machine may take longer."""
+STARTS = 12
+CHECKPOINT = Path("checkpoints") / "bronze"
+
+
+@dataclass(frozen=True)
+class BatchTaker:
+    """Takes one batch of the stream after the other; Spark calls it, in order, and again after a crash.
+
+    It holds no session, so that Spark Connect can ship it to the server and run it there.
+    """
+
+    warehouse: Path
+    run_id: str
+    observer: Observer
+
+    def __call__(self, df: DataFrame, batch: int) -> None:
+        bronze = Bronze(self.warehouse)
+        if bronze.has(batch):
+            return  # committed here, and Spark was stopped before it knew
+        folder = bronze.write(df.withColumn("run_id", f.lit(self.run_id)), f"{batch:08}-{self.run_id}")
+        pieces = bronze.pieces(folder)
+        self.observer(Stage.BATCH_WRITTEN, f"batch {batch}", batch, 0)
+        stretches = bronze.measure(df.sparkSession, pieces)
+        entry = Batch(
+            batch=batch,
+            run_id=self.run_id,
+            committed_at=now_iso(),
+            pieces=pieces,
+            stretches=stretches,
+        )
+        bronze.commit(entry)
+        _tell_nodes(entry)
+        self.observer(Stage.BATCH_COMMITTED, f"batch {batch}, {entry.rows} events", batch, 0)
+
+
+def _tell_nodes(entry: Batch) -> None:
+    """The batch is durable: retention need not keep its events for us any longer."""
+    through: dict[str, int] = {}
+    for stretch in entry.stretches:
+        through[stretch.source] = max(through.get(stretch.source, 0), stretch.last)
+    for source, last in through.items():
+        try:
+            write_consumer(RealDisk(Path(source)), CONSUMER, last + 1)
+        except OSError as error:  # a mirror or a copy that may only be read has no retention to hold up
+            log.warning("%s is not told how far it was read: %s", source, error)
+
+
+class Ingest:
+    """The stream of one run."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        bronze: Bronze,
+        sources: Mapping[str, int],
+        settings: PipelineSettings,
+        record: RunRecord,
+        observer: Observer,
+    ) -> None:
+        self._spark = spark
+        self._bronze = bronze
+        self._sources = sources
+        self._settings = settings
+        self._record = record
+        self._observer = observer
+        self._checkpoint = settings.warehouse / CHECKPOINT
+
+    def start(self, **trigger: Any) -> StreamingQuery:
+        """Start the stream, with a trigger as `DataStreamWriter.trigger` takes it."""
+        self._check_agreement()
+        taker = BatchTaker(self._settings.warehouse, self._record.run_id, self._observer)
+        writer = self.events().writeStream.foreachBatch(taker)
+        return writer.option("checkpointLocation", str(self._checkpoint)).trigger(**trigger).start()
+
+    def available_now(self) -> None:
+        """Everything that is in the journals now, in as many batches as it takes."""
+        for _ in range(STARTS - 1):
+            if self._runs_to_its_end(self.start(availableNow=True)):
+                return
+        self.wait(self.start(availableNow=True))
+
+    def keep_on(self, query: StreamingQuery, **trigger: Any) -> StreamingQuery:
+        """The stream, or a new one in place of one that could not start. Raises what else has ended it."""
+        if query.isActive or self._runs_to_its_end(query):
+            return query
+        return self.start(**trigger)
+
+    def _runs_to_its_end(self, query: StreamingQuery) -> bool:
+        """Wait for it; false when it could not start, and may be started again."""
+        try:
+            self.wait(query)
+        except IngestFailed as error:
+            if SLOW_START not in error.message:
+                raise
+            log.warning("Spark's Python process took too long to start; the ingest is started again")
+            return False
+        return True
+
+    def note_what_was_taken(self) -> None:
+        """Into the run's record, from the log of bronze."""
+        own = [each for each in self._bronze.snapshot().batches if each.run_id == self._record.run_id]
+        self._record.batches = [each.batch for each in own]
+        self._record.events = sum(each.rows for each in own)
+
+    def is_behind(self) -> bool:
+        """Whether any journal has an event that bronze has not; a stream would take seconds to find out."""
+        taken = {each.source: each.through_sequence for each in self._bronze.snapshot().inputs()}
+        return any(
+            latest(RealDisk(Path(source))).sequence > taken.get(source, FIRST_SEQUENCE - 1) + 1
+            for source in self._sources
+        )
+
+    @staticmethod
+    def wait(query: StreamingQuery) -> None:
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            raise IngestFailed(_cause(error)) from error
+
+    def events(self) -> DataFrame:
+        options = {
+            "path": msgspec.json.encode(dict(self._sources)).decode(),
+            "maxRowsPerBatch": str(self._settings.batch_events),
+            "quarantine": self._settings.quarantine,
+        }
+        return self._spark.readStream.format("relaymesh").options(**options).load()
+
+    def quarantine(self) -> DataFrame:
+        """What does not read back in any of the journals, as it is now."""
+        path = msgspec.json.encode(dict(self._sources)).decode()
+        found = self._spark.read.format("relaymesh").options(path=path, table="quarantine").load()
+        return found.withColumn("run_id", f.lit(self._record.run_id))
+
+    def _check_agreement(self) -> None:
+        """Bronze and the checkpoint must tell the same story; if one of them was removed, say so and stop."""
+        through = self._bronze.snapshot().through_batch
+        planned = _newest(self._checkpoint / "offsets")
+        done = _newest(self._checkpoint / "commits")
+        if through > planned or done > through:
+            raise JournalDamaged(
+                f"bronze ends with batch {through}, and its checkpoint with {done} of {planned} in "
+                f"{self._settings.warehouse}: one of them was removed or restored alone",
+                hint="restore both, or move bronze and checkpoints away: the journals make them anew",
+            )
+
+
+def _newest(folder: Path) -> int:
+    return max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=-1)
+
+
+def _cause(error: StreamingQueryException) -> str:
+    """The line that says what happened: the last one a Python worker wrote, else Spark's own."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith(("relaymesh.errors.", "relaymesh.pipeline."))]
+    return (ours[-1].partition(": ")[2] if ours else lines[0] if lines else "the stream failed")[:500]

@@ -1,0 +1,244 @@
+"""The front door: `run`, `follow`, `backfill` and `compact` on one warehouse."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.pipeline.runs.compact import compact_bronze, compact_tables
+from relaymesh.pipeline.runs.days import late_window, touched_days
+from relaymesh.pipeline.runs.expectations import Measured
+from relaymesh.pipeline.runs.failures import AuditFailed
+from relaymesh.pipeline.runs.ingest import Ingest
+from relaymesh.pipeline.runs.progress import listening
+from relaymesh.pipeline.runs.record import RunRecord, new_run_id, now_iso, prune_records
+from relaymesh.pipeline.runs.refresh import BuiltTable, Refresh
+from relaymesh.pipeline.runs.settings import PipelineSettings
+from relaymesh.pipeline.runs.sources import remember_sources
+from relaymesh.pipeline.runs.stages import Observer, Stage, nobody
+from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
+from relaymesh.pipeline.tables.durable import swap_file
+from relaymesh.pipeline.tables.lock import warehouse_lock
+from relaymesh.pipeline.tables.manifest import encode
+from relaymesh.pipeline.tables.store import Draft, TableStore
+from relaymesh.pipeline.tables.sweep import sweep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """Runs on one warehouse. One at a time: a second one is refused while the first holds the lock."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: PipelineSettings,
+        *,
+        tables: Sequence[BuiltTable] | None = None,
+        observer: Observer = nobody,
+    ) -> None:
+        """`tables`: those of the catalog, unless others are given."""
+        self._spark = spark
+        self._settings = settings
+        self._tables = _catalog() if tables is None else tables
+        self._observer = observer
+        self.store = TableStore.open(settings.warehouse, settings.format)
+        self.bronze = Bronze(self.store.root)
+
+    # -- the four kinds
+
+    def run(self) -> RunRecord:
+        """Take in what is in the journals now, refresh what it touches, check, publish."""
+        with self._recorded("run") as record:
+            self._ingest(record)
+            self._refresh(record)
+            return record
+
+    def backfill(self, first: date, last: date) -> RunRecord:
+        """Build the tables of these days anew from bronze, whatever is published. Twice is once."""
+        if last < first:
+            raise InvalidSettings(f"the range ends on {last}, before it begins on {first}")
+        with self._recorded("backfill") as record:
+            days = [day for day in self.bronze.snapshot().days if str(first) <= day <= str(last)]
+            if not days:
+                raise NotFound(
+                    f"bronze has no events from {first} to {last}", hint="relaymesh pipeline status"
+                )
+            self._refresh(record, days)
+            return record
+
+    def follow(self, stop: threading.Event, published: Callable[[RunRecord], None] = lambda _: None) -> None:
+        """Go on until `stop` is set: take in events as they come, publish every `publish_every_s`."""
+        with self._recorded("follow") as record, listening(self._spark) as progress:
+            ingest = self._new_ingest(record)
+            trigger = {"processingTime": f"{self._settings.trigger_s} seconds"}
+            query = ingest.start(**trigger)
+            try:
+                while not stop.wait(self._settings.publish_every_s):
+                    query = ingest.keep_on(query, **trigger)
+                    self._publish_again(record.run_id, published)
+            finally:
+                query.stop()
+                record.progress = progress.batches
+                ingest.note_what_was_taken()
+            ingest.wait(query)  # raises what ended it, if it was not us
+            self._publish_again(record.run_id, published)
+            record.end(self.store.root, "stopped")
+
+    def compact(self) -> RunRecord:
+        """Put small files together. Rows stay as they are; readers switch in one rename."""
+        with self._recorded("compact") as record:
+            before = self.store.published()
+            if before.table_format != self.store.format.name:
+                raise InvalidSettings(
+                    f"what is published is {before.table_format}, not {self.store.format.name}",
+                    hint=f"--format {before.table_format}",
+                )
+            draft = self.store.draft(record.run_id)
+            generation = compact_bronze(self._spark, self.bronze, before.through_batch, record.run_id)
+            names = compact_tables(self._spark, draft)
+            self._observer(Stage.COMPACTED, ", ".join(names) or "no table", len(names), len(draft.tables))
+            if generation is None and not names:
+                record.end(self.store.root, "nothing to do")
+                return record
+            if generation is not None:
+                self.bronze.switch(generation)
+                self._observer(Stage.SWITCHED, f"generation {generation.generation}", 1, 1)
+            snapshot = self.bronze.snapshot().through(before.through_batch)
+            self._publish(record, draft, snapshot, before.reconciliation, [])
+            return record
+
+    # -- their parts
+
+    @contextmanager
+    def _recorded(self, kind: str) -> Iterator[RunRecord]:
+        """Hold the warehouse, and keep a record of how it went."""
+        record = RunRecord(run_id=new_run_id(), kind=kind)
+        with warehouse_lock(self.store.root, f"{kind} {record.run_id}"):
+            self.store.format.require(self._spark)
+            record.save(self.store.root)
+            self._observer(Stage.STARTED, record.run_id, 0, 0)
+            try:
+                yield record
+            except BaseException as error:
+                record.end(self.store.root, "failed", f"{type(error).__name__}: {error}"[:2000])
+                raise
+
+    def _new_ingest(self, record: RunRecord) -> Ingest:
+        sources = remember_sources(self.store.root, self._settings.directories)
+        return Ingest(self._spark, self.bronze, sources, self._settings, record, self._observer)
+
+    def _ingest(self, record: RunRecord) -> None:
+        began = time.monotonic()
+        ingest = self._new_ingest(record)
+        if ingest.is_behind():
+            with listening(self._spark) as progress:
+                ingest.available_now()
+            record.progress = progress.batches
+        ingest.note_what_was_taken()
+        record.seconds = record.seconds | {"ingest": round(time.monotonic() - began, 3)}
+        record.save(self.store.root)
+        self._observer(Stage.INGESTED, f"{record.events} events", record.events, record.events)
+
+    def _publish_again(self, ingesting: str, published: Callable[[RunRecord], None]) -> None:
+        """`follow`: one publish, with a record of its own when there was something to do."""
+        through = self.bronze.snapshot().through_batch
+        before = self.store.manifest()
+        if through < 0 or (before is not None and before.through_batch >= through):
+            return
+        record = RunRecord(run_id=new_run_id(), kind="follow")
+        try:
+            self._refresh(record, ingesting=ingesting)
+        except BaseException as error:
+            record.end(self.store.root, "failed", f"{type(error).__name__}: {error}"[:2000])
+            raise
+        published(record)
+
+    def _refresh(self, record: RunRecord, wanted: Sequence[str] = (), ingesting: str = "") -> None:
+        """Refresh the days that are behind, and those wanted; publish, or raise and publish nothing."""
+        began = time.monotonic()
+        snapshot = self.bronze.snapshot()
+        draft = self.store.draft(record.run_id)
+        after = -1 if draft.published is None else draft.published.through_batch
+        refresh = Refresh(
+            self._spark, self.bronze, snapshot, draft, self._tables, self._settings, self._observer
+        )
+        days: list[str] | None = None
+        if refresh.continues():
+            if not snapshot.after(after) and not wanted and refresh.is_complete():
+                record.end(self.store.root, "nothing new")
+                return
+            touched = touched_days(self._spark, self.bronze, snapshot, after)
+            days = sorted({*wanted, *late_window(touched, snapshot.days, self._settings.late_days)})
+        record.days = snapshot.days if days is None else days
+        refresh.build(days)
+        built = time.monotonic()
+        quarantine = None
+        if self._settings.quarantine == "rows":
+            quarantine = self._new_ingest(record).quarantine()
+        failed = refresh.check(quarantine, datetime.now(UTC))
+        unmet = sorted(
+            (each for each in refresh.measured if not each.passed), key=lambda each: not each.fails
+        )
+        record.expectations = [each.told() for each in unmet]
+        record.seconds = record.seconds | {
+            "refresh": round(built - began, 3),
+            "check": round(time.monotonic() - built, 3),
+        }
+        if failed:
+            raise self._fail(draft, failed)
+        self._publish(record, draft, snapshot, refresh.reconciliation, record.days, ingesting)
+
+    def _publish(
+        self,
+        record: RunRecord,
+        draft: Draft,
+        snapshot: BronzeSnapshot,
+        reconciliation: dict[str, object],
+        days: list[str],
+        ingesting: str = "",
+    ) -> None:
+        began = time.monotonic()
+        draft.sync()
+        self._observer(Stage.SYNCED, "", len(draft.written), len(draft.written))
+        draft.publish(
+            kind=record.kind,
+            started_at=record.started_at,
+            ended_at=now_iso(),
+            through_batch=snapshot.through_batch,
+            generation=snapshot.generation.generation,
+            bronze=snapshot.pieces,
+            inputs=snapshot.inputs(),
+            days_refreshed=days,
+            reconciliation=reconciliation,
+        )
+        self._observer(Stage.PUBLISHED, record.run_id, 1, 1)
+        record.seconds = record.seconds | {"publish": round(time.monotonic() - began, 3)}
+        record.end(self.store.root, "published")
+        gone = sweep(self.store, self.bronze, self._settings.keep_runs, ingesting)
+        prune_records(self.store.root, self._settings.metrics_runs)
+        self._observer(Stage.SWEPT, f"{gone} folders", gone, gone)
+
+    def _fail(self, draft: Draft, failed: Sequence[Measured]) -> AuditFailed:
+        """Keep what was found where nothing removes it."""
+        kept = self.store.root / "failed" / f"run_id={draft.run_id}"
+        if "audit_violations" in draft.tables:
+            violations = draft.read(self._spark, "audit_violations")
+            violations.coalesce(1).write.parquet(str(kept / "audit_violations"))
+        swap_file(kept / "expectations.json", encode([each.told() for each in failed]))
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+        return AuditFailed(f"{failed[0]}{more}; nothing was published", kept=kept)
+
+
+def _catalog() -> Sequence[BuiltTable]:
+    from relaymesh.pipeline.catalog import TABLES  # noqa: PLC0415 - loads every table's functions
+
+    return TABLES

@@ -1,0 +1,158 @@
+"""Bronze into tables: build what changed, check it, and publish it together, or nothing.
+
+Silver tables that are kept by day are rebuilt for the days that changed (see days.py). Gold and audit are
+rebuilt whole from silver: they are small, and a backlog or an audit has no days that do not touch each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pyspark.sql import functions as f
+
+from relaymesh.pipeline.runs import expectations as expect
+from relaymesh.pipeline.runs import metrics
+from relaymesh.pipeline.runs.days import slice_for
+from relaymesh.pipeline.runs.expectations import Measured, TableShape
+from relaymesh.pipeline.runs.reconcile import reconcile
+from relaymesh.pipeline.runs.settings import PipelineSettings
+from relaymesh.pipeline.runs.stages import Observer, Stage
+from relaymesh.pipeline.schema.bronze import QUARANTINE
+from relaymesh.pipeline.schema.bronze import VERSION as BRONZE_VERSION
+from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
+from relaymesh.pipeline.tables.store import Draft
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["BuiltTable", "Refresh"]
+
+OWN = (metrics.NAME, "quarantine")
+"""Tables that the runs make themselves, besides those of the catalog."""
+
+
+class BuiltTable(TableShape, Protocol):
+    """A table of the catalog: everything a run knows about it."""
+
+    @property
+    def layer(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+    @property
+    def build(self) -> Callable[..., DataFrame]: ...
+    @property
+    def partition_by(self) -> tuple[str, ...]: ...
+
+
+class Refresh:
+    """One refresh: from a snapshot of bronze into a draft."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        bronze: Bronze,
+        snapshot: BronzeSnapshot,
+        draft: Draft,
+        tables: Sequence[BuiltTable],
+        settings: PipelineSettings,
+        observer: Observer,
+    ) -> None:
+        self._spark = spark
+        self._bronze = bronze
+        self._snapshot = snapshot
+        self._draft = draft
+        self._tables = tables
+        self._settings = settings
+        self._observer = observer
+        self.everything = bronze.read(spark, snapshot.pieces)
+        self.measured: list[Measured] = []
+        self.reconciliation: dict[str, Any] = {}
+
+    def continues(self) -> bool:
+        """Whether silver may be refreshed by day: what is published has the shape the catalog asks for."""
+        by_day = [table for table in self._tables if table.layer == "silver" and table.partition_by]
+        return self._draft.published is not None and all(map(self._is_there, by_day))
+
+    def is_complete(self) -> bool:
+        """Whether every table of the catalog is published, in its version."""
+        return all(map(self._is_there, self._tables))
+
+    def _is_there(self, table: BuiltTable) -> bool:
+        return self._draft.continues(table.name, table.version, _day_of(table))
+
+    def build(self, days: Sequence[str] | None) -> None:
+        """Build every table into the draft; silver by these days only, or whole (None)."""
+        self._forget_tables_that_are_gone()
+        sliced = None if days is None else slice_for(self._spark, self._bronze, self._snapshot, days)
+        for number, table in enumerate(self._tables, start=1):
+            day = _day_of(table)
+            refreshed_by = day if table.layer == "silver" else None
+            by_day = None if refreshed_by is None else days
+            events = self.everything if by_day is None or sliced is None else sliced
+            inputs = {name: self._input(name, events) for name in table.inputs}
+            written = self._draft.write(
+                table.name,
+                table.build(**inputs),
+                layer=table.layer,
+                version=table.version,
+                day_column=day,
+                days=by_day,
+            )
+            new = self._draft.new_rows(self._spark, table.name)
+            self.measured += expect.of_table(table, new, written.rows, refreshed_by)
+            self._observer(Stage.TABLE_WRITTEN, table.name, number, len(self._tables))
+
+    def _input(self, name: str, events: DataFrame) -> DataFrame:
+        return events if name == "bronze" else self._draft.read(self._spark, name)
+
+    def _forget_tables_that_are_gone(self) -> None:
+        known = {table.name for table in self._tables} | set(OWN)
+        for name in set(self._draft.tables) - known:
+            del self._draft.tables[name]
+
+    def check(self, quarantine: DataFrame | None, now: datetime) -> list[Measured]:
+        """Measure everything, write it as `pipeline_metrics`, and answer what fails the run."""
+        rows = quarantine if quarantine is not None else self._spark.createDataFrame([], QUARANTINE)
+        bad = self._draft.write("quarantine", rows, layer="bronze", version=BRONZE_VERSION).rows
+        whole = all(each.first_sequence <= 1 for each in self._snapshot.inputs())
+        messages = self._draft.read(self._spark, "messages") if "messages" in self._draft.tables else None
+        self.reconciliation = reconcile(self.everything, messages, whole=whole)
+        self.measured += [
+            *expect.of_bronze(self._snapshot, self._newest(), now, self._settings.freshness_s_max),
+            *expect.of_quarantine(bad),
+            *expect.of_sums(self.reconciliation),
+            *expect.of_audit(self._violations()),
+        ]
+        self._write_metrics(now)
+        failed = expect.failures(self.measured)
+        self._observer(Stage.CHECKED, f"{len(self.measured)} expectations", len(failed), len(self.measured))
+        return failed
+
+    def _newest(self) -> datetime | None:
+        last = self._bronze.read(self._spark, self._snapshot.pieces, self._snapshot.days[-1:])
+        [row] = last.agg(f.unix_micros(f.max("timestamp")).alias("at")).collect()
+        return None if row["at"] is None else datetime.fromtimestamp(row["at"] / 1e6, UTC)
+
+    def _violations(self) -> dict[str, int]:
+        if "audit_violations" not in self._draft.tables:
+            return {}
+        found = self._draft.read(self._spark, "audit_violations")
+        rows = found.groupBy("rule").agg(f.count("*").alias("rows")).collect()
+        return {row.rule: row["rows"] for row in rows}
+
+    def _write_metrics(self, now: datetime) -> None:
+        frame = metrics.metrics_frame(self._spark, self._draft.run_id, now, self.measured)
+        if metrics.NAME in self._draft.tables:
+            before = self._draft.read(self._spark, metrics.NAME)
+            runs = [row.run_id for row in before.select("run_id").distinct().orderBy("run_id").collect()]
+            oldest = runs[-self._settings.metrics_runs :][0] if runs else ""
+            frame = before.where(f.col("run_id") >= oldest).unionByName(frame)
+        self._draft.write(metrics.NAME, frame.coalesce(1), layer="audit", version=metrics.VERSION)
+
+
+def _day_of(table: BuiltTable) -> str | None:
+    return table.partition_by[0] if table.partition_by else None

@@ -1,0 +1,52 @@
+"""What a pipeline run is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from relaymesh.errors import InvalidSettings
+
+__all__ = ["PipelineSettings"]
+
+
+class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the events come from, where the tables go, and how much is done at once."""
+
+    directories: tuple[Path, ...]
+    """Data directories (or mirrors) whose journals are read."""
+    warehouse: Path
+    """Where bronze and the tables are kept. Every Spark executor must reach it under this path."""
+    format: str = "parquet"
+    """Of the published tables: parquet, delta or iceberg. Bronze is always Parquet."""
+    batch_events: int = 1_000_000
+    """Events in one batch of the ingest at most. More: larger files, more to do again after a crash."""
+    late_days: int = 1
+    """Refreshed besides the days that new events touch: so many days before the newest. Later rows are never
+    dropped, they re-open their day; this only bounds for how long a day is looked at without a reason."""
+    keep_runs: int = 3
+    """Publishes whose files are kept, so that a reader of an older manifest can finish. Raising it costs the
+    disk space of the days that were refreshed."""
+    publish_every_s: float = 30.0
+    """`follow`: seconds between publishes. Each costs a refresh of the days touched, of gold and audit."""
+    trigger_s: float = 2.0
+    """`follow`: seconds between batches of the ingest."""
+    freshness_s_max: float = 86_400.0
+    """The newest event older than this is said in the metrics; it fails nothing: a quiet mesh is no error."""
+    metrics_runs: int = 500
+    """Runs whose rows `pipeline_metrics` keeps."""
+    quarantine: str = "fail"
+    """What a bad frame does to the ingest: `fail` stops before it, so that a restored segment is read whole;
+    `rows` goes on behind it, and the events of that frame are missing for good: the audit says so."""
+
+    def __post_init__(self) -> None:
+        if not self.directories:
+            raise InvalidSettings("a pipeline needs at least one data directory", hint="--dir PATH")
+        for name in ("batch_events", "keep_runs", "publish_every_s", "trigger_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidSettings(f"{name} must be more than 0, not {getattr(self, name)}")
+        if self.quarantine not in ("fail", "rows"):
+            raise InvalidSettings(f"quarantine is fail or rows, not {self.quarantine!r}")
+        if self.late_days < 0:
+            raise InvalidSettings(f"late_days must not be negative, and is {self.late_days}")

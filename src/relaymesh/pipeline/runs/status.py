@@ -1,0 +1,110 @@
+"""What is published, how far it is behind, and how the last runs ended. Reads a few small files; no Spark."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from relaymesh.journal import FIRST_SEQUENCE, read_frames
+from relaymesh.journal.mark import read_mark
+from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.runs.record import RunRecord, load_records
+from relaymesh.pipeline.runs.sources import known_sources
+from relaymesh.pipeline.tables.bronze import Bronze
+from relaymesh.pipeline.tables.lock import holder, is_held
+from relaymesh.pipeline.tables.manifest import Input, Manifest
+from relaymesh.pipeline.tables.store import TableStore
+
+__all__ = ["Lag", "Status", "status_of"]
+
+
+class Lag(msgspec.Struct, frozen=True, kw_only=True):
+    """One data directory: synced events that are not in bronze, or not in the published tables."""
+
+    source: str
+    partition: int
+    synced: int
+    """Events in the journal."""
+    not_in_bronze: int
+    not_published: int
+    seconds: float
+    """Age of the oldest event that is not published; 0 when there is none."""
+    error: str | None = None
+    """Why the journal could not be looked at."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a warehouse."""
+
+    warehouse: str
+    published: Manifest | None
+    bronze_events: int
+    bronze_files: int
+    generation: int
+    lags: list[Lag]
+    running: str | None
+    """Who works here now."""
+    runs: list[RunRecord]
+    """The last ones, the newest first."""
+
+    @property
+    def failed_expectations(self) -> list[dict[str, Any]]:
+        """Of the last run that ended."""
+        ended = [run for run in self.runs if run.ended_at is not None and run.status != "nothing new"]
+        return ended[0].expectations if ended else []
+
+
+def status_of(warehouse: Path, *, last_runs: int = 5) -> Status:
+    snapshot = Bronze(warehouse).snapshot()
+    manifest = TableStore.open(warehouse).manifest()
+    held = is_held(warehouse)
+    taken = {(each.source, each.partition): each for each in snapshot.inputs()}
+    shown = {(each.source, each.partition): each for each in (manifest.inputs if manifest else [])}
+    return Status(
+        warehouse=str(warehouse),
+        published=manifest,
+        bronze_events=snapshot.rows,
+        bronze_files=sum(piece.files for piece in snapshot.pieces),
+        generation=snapshot.generation.generation,
+        lags=[
+            _lag(source, partition, taken.get((source, partition)), shown.get((source, partition)))
+            for source, partition in known_sources(warehouse).items()
+        ],
+        running=holder(warehouse) if held else None,
+        runs=[_as_it_is(run, held=held) for run in load_records(warehouse, last_runs)],
+    )
+
+
+def _as_it_is(run: RunRecord, *, held: bool) -> RunRecord:
+    """A record says `running` until its run ends; without a lock nobody runs."""
+    if run.status == "running" and not held:
+        run.status = "interrupted"
+    return run
+
+
+def _lag(source: str, partition: int, taken: Input | None, shown: Input | None) -> Lag:
+    disk = RealDisk(Path(source))
+    after_bronze = FIRST_SEQUENCE if taken is None else taken.through_sequence + 1
+    after_shown = FIRST_SEQUENCE if shown is None else shown.through_sequence + 1
+    try:
+        mark = read_mark(disk)
+        synced = FIRST_SEQUENCE if mark is None else mark.sequence
+        seconds = 0.0
+        if synced > after_shown:
+            frame = next(iter(read_frames(disk, after_shown)), None)
+            seconds = 0.0 if frame is None else max(0.0, time.time() - frame.written_at_ns / 1e9)
+        error = None
+    except (OSError, msgspec.DecodeError) as problem:
+        synced, seconds, error = FIRST_SEQUENCE, 0.0, str(problem)
+    return Lag(
+        source=source,
+        partition=partition,
+        synced=synced - FIRST_SEQUENCE,
+        not_in_bronze=max(0, synced - after_bronze),
+        not_published=max(0, synced - after_shown),
+        seconds=round(seconds, 1),
+        error=error,
+    )

@@ -1,0 +1,240 @@
+"""Gold: figures to act on. docs/explanation/analytics.md says where each formula comes from."""
+
+from __future__ import annotations
+
+from relaymesh.pipeline.schema.column import DAY, FLAG, INT, LONG, NUMBER, TEXT, TIME, Column, table_of
+
+__all__ = [
+    "AGENT_SCORECARDS",
+    "ALERT_HISTORY",
+    "BACKLOG",
+    "CONTRACT_VIOLATIONS",
+    "COST",
+    "DEAD_LETTERS_DAILY",
+    "DUPLICATES_WASTE",
+    "FAILURE_RATES",
+    "LATENCY",
+    "MESSAGE_TRACES",
+    "SIZING",
+    "SPLIT_ADVICE",
+    "THROUGHPUT",
+    "VERSION",
+]
+
+VERSION = 1
+
+_MAILBOX: tuple[Column, ...] = (
+    ("partition", INT, "journal stream"),
+    ("namespace", TEXT, "namespace of the mailbox"),
+    ("mailbox", TEXT, "full address of the mailbox"),
+)
+
+THROUGHPUT = table_of(
+    *_MAILBOX,
+    ("day", DAY, "UTC day of the minute"),
+    ("minute", TIME, "begin of the minute"),
+    ("accepted", LONG, "messages accepted"),
+    ("accepted_bytes", LONG, "bytes of their content"),
+    ("delivered", LONG, "leases granted"),
+    ("acked", LONG, "messages done"),
+    ("retried", LONG, "attempts that failed and are tried again"),
+    ("dropped", LONG, "messages dropped"),
+    ("dead", LONG, "messages dead-lettered"),
+)
+
+LATENCY = table_of(
+    *_MAILBOX,
+    ("priority", INT, "1 CRITICAL … 5 BACKGROUND"),
+    ("day", DAY, "UTC day of acceptance"),
+    ("acked", LONG, "messages done: those the latency is taken of"),
+    ("delivered", LONG, "messages delivered at least once: those the wait is taken of"),
+    ("wait_p50_ms", NUMBER, "from due to first delivered: median"),
+    ("wait_p95_ms", NUMBER, "from due to first delivered: 95 of 100 are no longer"),
+    ("wait_p99_ms", NUMBER, "from due to first delivered: 99 of 100 are no longer"),
+    ("latency_p50_ms", NUMBER, "from due to acked: median"),
+    ("latency_p95_ms", NUMBER, "from due to acked: 95 of 100 are no longer"),
+    ("latency_p99_ms", NUMBER, "from due to acked: 99 of 100 are no longer"),
+    ("latency_max_ms", LONG, "from due to acked: the longest"),
+)
+
+BACKLOG = table_of(
+    *_MAILBOX,
+    ("day", DAY, "UTC day of the minute"),
+    ("minute", TIME, "begin of the minute; minutes in which nothing happened have no row"),
+    ("arrivals", LONG, "I: messages accepted in it"),
+    ("completions", LONG, "C: messages settled in it"),
+    ("backlog", LONG, "B at its end: max(0, B before + I - C), counted second by second"),
+    ("backlog_peak", LONG, "the largest B at the end of one of its seconds"),
+    ("capacity", LONG, "messages the mailbox may hold; null when its settings are not known"),
+    ("used_share", NUMBER, "backlog_peak / capacity"),
+)
+
+FAILURE_RATES = table_of(
+    *_MAILBOX,
+    ("code", TEXT, "error class; * is all of them together"),
+    ("attempts", LONG, "attempts of the mailbox that have ended and count"),
+    ("failures", LONG, "of these, ended with an error of this class"),
+    ("share_of_failures", NUMBER, "failures / failures of all classes"),
+    ("retried", LONG, "failures that were tried again"),
+    ("messages", LONG, "messages of the mailbox that are settled after an attempt"),
+    ("dead", LONG, "messages dead-lettered with this class"),
+    ("dropped", LONG, "messages dropped with this class"),
+    ("retry_rate", NUMBER, "retried / attempts"),
+    ("p_fail", NUMBER, "failures / attempts"),
+    (
+        "retries_allowed",
+        INT,
+        "r: retries the contract allows this class; for *, the most of any class that failed",
+    ),
+    ("p_drop_predicted", NUMBER, "p_fail^(r+1), as if failures were independent"),
+    ("p_drop_observed", NUMBER, "(dead + dropped) / messages"),
+)
+
+SIZING = table_of(
+    *_MAILBOX,
+    ("first_at", TIME, "first acceptance in the mailbox"),
+    ("last_at", TIME, "last acceptance in the mailbox"),
+    ("span_s", LONG, "seconds from the first to the last, both counted"),
+    ("lambda_mean", NUMBER, "messages accepted a second, on average"),
+    ("lambda_p95", NUMBER, "messages accepted in a second: 95 of 100 seconds have no more"),
+    ("lambda_peak", NUMBER, "messages accepted in the busiest second"),
+    ("holders", LONG, "workers that acked something"),
+    ("mu_worker_p50", NUMBER, "messages one worker acks a second while it holds any: median of the workers"),
+    ("mu_peak", NUMBER, "messages settled in the busiest second, by all workers"),
+    ("workers_required", LONG, "W = ceil(lambda_p95 / mu_worker_p50)"),
+    ("burst_s", NUMBER, "T_burst the buffer is sized for"),
+    ("buffer_messages", LONG, "ceil(max(0, lambda_peak - mu_peak) * T_burst)"),
+    ("mean_bytes", NUMBER, "content of a message, on average"),
+    ("buffer_bytes", LONG, "buffer_messages * mean_bytes, without envelopes"),
+    ("capacity", LONG, "messages the mailbox may hold"),
+    ("capacity_bytes", LONG, "bytes the mailbox may hold"),
+    ("fits", FLAG, "whether both capacities hold that buffer"),
+)
+
+SPLIT_ADVICE = table_of(
+    *_MAILBOX,
+    ("backlog_minutes", LONG, "longest stretch with the backlog above 60 % of capacity"),
+    ("backlog_long", FLAG, "that stretch is at least 10 minutes"),
+    ("latency_p99_ms", NUMBER, "from due to acked: 99 of 100 are no longer; exact"),
+    ("sla_ms", NUMBER, "what is asked of the latency"),
+    ("latency_over", FLAG, "p99 is above 2 × SLA"),
+    ("traffic_share", NUMBER, "messages of this mailbox / messages of all"),
+    ("traffic_over", FLAG, "that share is above 40 %"),
+    ("conditions", INT, "how many of the three hold"),
+    ("split", FLAG, "two or more hold: think of splitting the mailbox"),
+    ("reasoning", TEXT, "the three in words"),
+)
+
+CONTRACT_VIOLATIONS = table_of(
+    *_MAILBOX,
+    ("code", TEXT, "error class"),
+    ("violation", TEXT, "retried_final, retried_too_often, gave_up_early or left_without_alert"),
+    ("messages", LONG, "messages it happened to"),
+    ("attempts", LONG, "attempts too many, or too few"),
+    ("first_seen", TIME, "first such failure"),
+    ("last_seen", TIME, "last such failure"),
+    ("example_sequence", LONG, "message_sequence of one of them"),
+    ("reasoning", TEXT, "what the default contract says, and what happened"),
+)
+
+DEAD_LETTERS_DAILY = table_of(
+    *_MAILBOX,
+    ("day", DAY, "UTC day"),
+    ("reason", TEXT, "why they died"),
+    ("code", TEXT, "error class of the last failure"),
+    ("letters", LONG, "dead letters of that day and cause"),
+    ("pending", LONG, "of these, not dealt with yet"),
+    ("redriven", LONG, "of these, redriven"),
+    ("purged", LONG, "of these, purged"),
+    ("alerts", LONG, "of these, worth an alert by contract"),
+    ("first_seen", TIME, "when the first died"),
+    ("last_seen", TIME, "when the last died"),
+    ("example_id", TEXT, "id of the first"),
+    ("example_sequence", LONG, "dead sequence of the first: `relaymesh dlq show` knows it by that"),
+    ("example_error", TEXT, "error of the first"),
+)
+
+ALERT_HISTORY = table_of(
+    ("rule", TEXT, "latency_high, queue_deep, dead_letters_growing, failures_high or journal_slow"),
+    ("severity", TEXT, "warning or critical"),
+    ("partition", INT, "journal stream; null for a rule that cannot be evaluated"),
+    ("mailbox", TEXT, "where; null when the rule is about the whole mesh"),
+    ("started_at", TIME, "begin of the first window in which it fired"),
+    ("ended_at", TIME, "end of the last window in a row in which it fired"),
+    ("windows", LONG, "windows in a row in which it fired"),
+    ("peak", NUMBER, "the worst value"),
+    ("threshold", NUMBER, "it fires above this"),
+    ("unit", TEXT, "of peak and threshold"),
+    ("evaluable", FLAG, "whether the journal holds what the rule needs"),
+    ("note", TEXT, "how it was evaluated, or why it was not"),
+)
+
+AGENT_SCORECARDS = table_of(
+    ("partition", INT, "journal stream"),
+    ("namespace", TEXT, "namespace of the address"),
+    ("address", TEXT, "agent or subscription"),
+    ("kind", TEXT, "agent, subscription or sender"),
+    ("sent", LONG, "messages it sent or published"),
+    ("received", LONG, "messages its mailbox accepted"),
+    ("acked", LONG, "of these, done"),
+    ("dead", LONG, "of these, dead"),
+    ("dropped", LONG, "of these, dropped"),
+    ("pending", LONG, "of these, waiting or with a holder"),
+    ("attempts", LONG, "attempts that count"),
+    ("failures", LONG, "attempts that ended in an error"),
+    ("silences", LONG, "leases that ran out or were lost with their holder"),
+    ("success_share", NUMBER, "acked / settled; null when nothing is"),
+    ("failure_share", NUMBER, "failures / attempts; null without attempts"),
+    ("first_time_share", NUMBER, "acked at the first attempt / acked"),
+    ("handling_p50_ms", NUMBER, "time under lease of acked attempts: median"),
+    ("handling_p95_ms", NUMBER, "time under lease of acked attempts: 95 of 100 are no longer"),
+    ("last_seen_at", TIME, "last time it sent or was delivered to"),
+    ("cost_usd", NUMBER, "what the messages it sent say they cost"),
+)
+
+MESSAGE_TRACES = table_of(
+    ("partition", INT, "journal stream"),
+    ("trace_id", TEXT, "trace, or thread when there is no trace context"),
+    ("day", DAY, "UTC day of its first message"),
+    ("started_at", TIME, "first acceptance"),
+    ("ended_at", TIME, "last settle; null while something is pending"),
+    ("duration_ms", LONG, "from the first acceptance to the last settle"),
+    ("messages", LONG, "messages in it"),
+    ("mailboxes", LONG, "mailboxes it went through"),
+    ("attempts", LONG, "attempts of all its messages"),
+    ("dead", LONG, "messages of it that died"),
+    ("pending", LONG, "messages of it that wait"),
+    ("cost_usd", NUMBER, "what its messages say they cost"),
+)
+
+DUPLICATES_WASTE = table_of(
+    *_MAILBOX,
+    ("day", DAY, "UTC day of the delivery"),
+    ("deliveries", LONG, "leases granted"),
+    ("redeliveries", LONG, "of these, not the first of their message"),
+    (
+        "after_silence",
+        LONG,
+        "of these, because a lease ran out or its holder was lost: duplicates are likely",
+    ),
+    ("given_back", LONG, "deliveries that were put off or given back"),
+    ("wasted_attempts", LONG, "attempts after a failure that no retry can cure"),
+    ("wasted_share", NUMBER, "wasted_attempts / deliveries"),
+    ("lease_ms", LONG, "time under lease of all deliveries that ended"),
+    ("wasted_lease_ms", LONG, "of these, time under lease that did not end in an ack"),
+    ("wasted_lease_share", NUMBER, "wasted_lease_ms / lease_ms"),
+)
+
+COST = table_of(
+    ("partition", INT, "journal stream"),
+    ("namespace", TEXT, "namespace of the sender"),
+    ("agent", TEXT, "who sent the messages, and so spent it"),
+    ("day", DAY, "UTC day of acceptance"),
+    ("type", TEXT, "type of message"),
+    ("outcome", TEXT, "what became of them: acked, dropped, dead, pending"),
+    ("messages", LONG, "messages that say what they used; a published one counts once"),
+    ("input_tokens", LONG, "sum of usage.inputTokens"),
+    ("output_tokens", LONG, "sum of usage.outputTokens"),
+    ("cost_usd", NUMBER, "sum of usage.costUsd"),
+    ("cost_per_message_usd", NUMBER, "cost_usd / messages"),
+)

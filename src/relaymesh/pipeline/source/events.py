@@ -1,0 +1,355 @@
+"""Frames to rows of bronze: each event of a record one row, straight into Arrow columns.
+
+Decoding keeps no state: a row says what its own record says. `EventBatch` takes frames until it is full and
+then becomes one RecordBatch.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from relaymesh.journal import Frame
+from relaymesh.kernel import records
+from relaymesh.kernel.contract import Rule
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.records import AnyRecord, Failure
+from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.pipeline.source.columns import Cells, Runs, spread
+from relaymesh.wire.operations import code_of, operation_of
+from relaymesh.wire.records import Skipped, decode_records
+
+__all__ = ["EventBatch", "Misfit", "records_of", "time_of"]
+
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999: what every reader of the tables can show."""
+_DAY_MS = 86_400_000
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_raws = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_decode_head = msgspec.msgpack.Decoder(list[object]).decode
+
+
+class Misfit(Exception):
+    """A frame with a valid checksum whose records are not what its header, or they themselves, say."""
+
+
+def records_of(frame: Frame) -> list[AnyRecord] | list[AnyRecord | Skipped]:
+    """The frame's records, whole; raises `Misfit`, or `JournalDamaged` when there are none in it."""
+    decoded = decode_records(frame.payload)
+    events = 0
+    for record in decoded:
+        _check_lengths(record)
+        events += record.count
+    if events != frame.events:
+        raise Misfit(f"the frame's header says {frame.events} events, its records have {events}")
+    return decoded
+
+
+def time_of(frame: Frame) -> int | None:
+    """When the frame's first event happened, in mesh time; None when its records do not read back."""
+    try:
+        return _raw_time(_raw(frame, 0), frame)
+    except (msgspec.MsgspecError, IndexError):
+        return None
+
+
+def _raw(frame: Frame, i: int) -> bytes:
+    return bytes(_decode_raws(frame.payload)[i])
+
+
+def _raw_time(raw: bytes, frame: Frame) -> int:
+    """All records, known or not, have their time in third place."""
+    head = _decode_head(raw)
+    at = head[2] if len(head) > 2 else None
+    return at if isinstance(at, int) else frame.written_at_ns // 1_000_000
+
+
+class EventBatch:
+    """Rows in the making. Each method after `finish` writes what one kind of record says into its columns."""
+
+    def __init__(self, schema: pa.Schema, source: str, partition: int, *, content: bool) -> None:
+        self.rows = 0
+        self._schema = schema
+        self._source = source
+        self._partition = partition
+        self._content = content
+        self._bases = Runs()
+        self._times = Runs()
+        self._runs: defaultdict[str, Runs] = defaultdict(Runs)
+        self._cells: defaultdict[str, Cells] = defaultdict(Cells)
+        self._envelopes = Cells()
+        self._failures = Cells()
+
+    def add(self, frame: Frame) -> None:
+        """All events of a frame; raises what `records_of` raises before anything of it is added."""
+        decoded = records_of(frame)
+        row, runs = self.rows, self._runs
+        base = frame.first_sequence - row
+        self._bases.put(row, frame.events, base)
+        runs["epoch"].put(row, frame.events, frame.epoch)
+        runs["segment"].put(row, frame.events, frame.segment)
+        runs["frame_offset"].put(row, frame.events, frame.offset)
+        operation, code = runs["operation"], runs["operation_code"]
+        for i, record in enumerate(decoded):
+            count = record.count
+            if isinstance(record, Skipped):
+                raw = _raw(frame, i)
+                runs["raw"].put(row, count, raw)
+                at = _raw_time(raw, frame)
+            else:
+                at = record.at
+                _FILLS.get(type(record), EventBatch._other)(self, record, row, base + row)
+            self._times.put(row, count, at)
+            operation.put(row, count, operation_of(record))
+            code.put(row, count, code_of(record))
+            row += count
+        self.rows = row
+
+    def finish(self) -> pa.RecordBatch:
+        """The rows as one RecordBatch of the schema."""
+        rows = self.rows
+        columns = self._columns_of_all()
+        columns |= self._columns_of(self._envelopes, _ENVELOPE_COLUMNS)
+        columns |= self._columns_of(self._failures, _FAILURE_COLUMNS)
+        parts: list[tuple[str, Runs | Cells]] = [*self._runs.items(), *self._cells.items()]
+        for name, column in parts:
+            array = column.array(rows, self._kind(name))
+            columns[name] = pc.coalesce(columns[name], array) if name in columns else array
+        arrays = [
+            columns[field.name] if field.name in columns else pa.nulls(rows, field.type)
+            for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _kind(self, name: str) -> pa.DataType:
+        return self._schema.field(name).type
+
+    def _columns_of_all(self) -> dict[str, pa.Array]:
+        """What every row has."""
+        rows = self.rows
+        at_ms = np.minimum(self._times.numbers(), TIME_MS_MAX)
+        return {
+            "partition": pa.array(np.full(rows, self._partition, np.int32)),
+            "sequence": pa.array(self._bases.numbers() + np.arange(rows)),
+            "timestamp": pa.array(at_ms * 1000).view(self._kind("timestamp")),
+            "event_date": pa.array((at_ms // _DAY_MS).astype(np.int32)).view(pa.date32()),
+            "source": pa.array([self._source]).take(pa.array(np.zeros(rows, np.int32))),
+        }
+
+    def _columns_of(
+        self, cells: Cells, getters: dict[str, Callable[[list[Any]], list[Any]]]
+    ) -> dict[str, pa.Array]:
+        """The columns that each envelope, or failure, fills."""
+        if not cells.values:
+            return {}
+        positions = cells.positions()
+        return {
+            name: spread(pa.array(values_of(cells.values), self._kind(name)), self.rows, positions)
+            for name, values_of in getters.items()
+            if self._content or name != "content"
+        }
+
+    # -- what each kind of record says -----------------------------------------------------------
+
+    def _other(self, record: Any, row: int, _: int) -> None:
+        """A record that has no columns of its own: kept as it is."""
+        mailbox = getattr(record, "mailbox", None)
+        if mailbox is not None:
+            self._runs["mailbox"].put(row, record.count, mailbox)
+        self._runs["raw"].put(row, record.count, _encode(record))
+
+    def _started(self, record: records.EpochStarted, row: int, _: int) -> None:
+        """The frame's epoch says it all."""
+
+    def _opened(self, record: records.MailboxOpened, row: int, _: int) -> None:
+        self._runs["mailbox"].put(row, record.count, record.mailbox)
+        self._runs["settings"].put(row, record.count, _settings_json(record.settings))
+
+    def _subscribed(self, record: records.Subscribed, row: int, _: int) -> None:
+        self._runs["mailbox"].put(row, record.count, record.mailbox)
+        self._runs["pattern"].put(row, record.count, record.pattern)
+        self._runs["settings"].put(row, record.count, _settings_json(record.settings))
+
+    def _unsubscribed(self, record: records.Unsubscribed, row: int, _: int) -> None:
+        self._runs["mailbox"].put(row, record.count, record.mailbox)
+        self._runs["pattern"].put(row, record.count, record.pattern)
+
+    def _registered(self, record: records.AgentRegistered, row: int, _: int) -> None:
+        self._runs["mailbox"].put(row, record.count, record.mailbox)
+        self._runs["settings"].put(row, record.count, _registration_json(record))
+
+    def _accepted(self, record: records.Accepted, row: int, sequence: int) -> None:
+        self._runs["mailbox"].put(row, record.count, record.mailbox)
+        self._enters(record.envelopes, row, sequence)
+
+    def _published(self, record: records.Published, row: int, sequence: int) -> None:
+        self._runs["topic"].put(row, record.count, record.topic)
+        self._runs["targets"].put(row, record.count, record.targets)
+        self._enters(record.envelopes, row, sequence)
+
+    def _redriven(self, record: records.Redriven, row: int, sequence: int) -> None:
+        self._runs["mailbox"].put(row, 1, record.mailbox)
+        self._runs["source_mailbox"].put(row, 1, record.source)
+        self._cells["dead_sequence"].put(row, (record.dead_sequence,))
+        self._enters((record.envelope,), row, sequence)
+
+    def _enters(self, envelopes: Sequence[Envelope], row: int, sequence: int) -> None:
+        self._cells["message_sequence"].put(row, range(sequence, sequence + len(envelopes)))
+        self._envelopes.put(row, envelopes)
+
+    def _names(self, record: Any, row: int, _: int) -> None:
+        """Most records: a mailbox, and the messages in it that they are about."""
+        self._runs["mailbox"].put(row, record.count, record.mailbox)
+        self._cells["message_sequence"].put(row, record.sequences)
+
+    def _granted(self, record: records.Granted, row: int, sequence: int) -> None:
+        count, runs = record.count, self._runs
+        self._names(record, row, sequence)
+        runs["holder"].put(row, count, record.holder)
+        runs["lease_ms"].put(row, count, record.lease_ms)
+        runs["remote"].put(row, count, record.remote)
+        self._cells["lease_token"].put(row, range(record.token, record.token + count))
+
+    def _dropped(self, record: records.Dropped, row: int, sequence: int) -> None:
+        self._names(record, row, sequence)
+        self._runs["code"].put(row, record.count, record.code or None)
+
+    def _returned(self, record: records.Returned, row: int, sequence: int) -> None:
+        self._names(record, row, sequence)
+        self._cells["due_at"].put(row, [min(due, TIME_MS_MAX) * 1000 for due in record.due])
+        if record.failures:
+            self._failures.put(row, record.failures)
+
+    def _dead_lettered(self, record: records.DeadLettered, row: int, sequence: int) -> None:
+        self._names(record, row, sequence)
+        self._runs["reason"].put(row, record.count, record.reason)
+        self._runs["alert"].put(row, record.count, record.alert)
+        if record.failures:
+            self._failures.put(row, record.failures)
+
+    def _purged(self, record: records.DeadLettersPurged, row: int, _: int) -> None:
+        self._runs["mailbox"].put(row, record.count, record.mailbox)
+        self._cells["dead_sequence"].put(row, record.dead_sequences)
+
+    def _reprioritised(self, record: records.Reprioritised, row: int, sequence: int) -> None:
+        self._names(record, row, sequence)
+        self._runs["priority"].put(row, record.count, record.priority)
+
+
+_FILLS: dict[type, Callable[[EventBatch, Any, int, int], None]] = {
+    records.EpochStarted: EventBatch._started,
+    records.MailboxOpened: EventBatch._opened,
+    records.Subscribed: EventBatch._subscribed,
+    records.Unsubscribed: EventBatch._unsubscribed,
+    records.Accepted: EventBatch._accepted,
+    records.Published: EventBatch._published,
+    records.Granted: EventBatch._granted,
+    records.Acked: EventBatch._names,
+    records.Dropped: EventBatch._dropped,
+    records.Returned: EventBatch._returned,
+    records.DeadLettered: EventBatch._dead_lettered,
+    records.Redriven: EventBatch._redriven,
+    records.DeadLettersPurged: EventBatch._purged,
+    records.Reprioritised: EventBatch._reprioritised,
+    records.DelayedForced: EventBatch._names,
+    records.Completed: EventBatch._names,
+    records.AgentRegistered: EventBatch._registered,
+}
+
+_ENVELOPE_COLUMNS: dict[str, Callable[[list[Envelope]], list[Any]]] = {
+    "message_id": lambda envelopes: [each.id for each in envelopes],
+    "sender": lambda envelopes: [each.sender for each in envelopes],
+    "type": lambda envelopes: [each.type for each in envelopes],
+    "priority": lambda envelopes: [each.priority for each in envelopes],
+    "ttl_ms": lambda envelopes: [each.ttl_ms for each in envelopes],
+    "delay_ms": lambda envelopes: [each.delay_ms for each in envelopes],
+    "task_id": lambda envelopes: [each.task for each in envelopes],
+    "ordering_key": lambda envelopes: [each.key for each in envelopes],
+    "correlation_id": lambda envelopes: [each.correlation_id for each in envelopes],
+    "reply_to": lambda envelopes: [each.reply_to for each in envelopes],
+    "requires_ack": lambda envelopes: [each.requires_ack for each in envelopes],
+    "tags": lambda envelopes: [each.tags for each in envelopes],
+    "traceparent": lambda envelopes: [each.trace for each in envelopes],
+    "max_retries": lambda envelopes: [each.max_retries for each in envelopes],
+    "sent_at": lambda envelopes: [_micros(each.timestamp_ms) for each in envelopes],
+    "origin_id": lambda envelopes: [each.origin for each in envelopes],
+    "encoding": lambda envelopes: [each.encoding for each in envelopes],
+    "content_bytes": lambda envelopes: [len(each.content) for each in envelopes],
+    "content": lambda envelopes: [each.content for each in envelopes],
+    "extra": lambda envelopes: [_text(each.extra) for each in envelopes],
+}
+_FAILURE_COLUMNS: dict[str, Callable[[list[Failure | None]], list[Any]]] = {
+    "attempt": lambda failures: [None if each is None else each.attempt for each in failures],
+    "code": lambda failures: [None if each is None else each.code for each in failures],
+    "error": lambda failures: [None if each is None else each.reason for each in failures],
+    "stack": lambda failures: [None if each is None else each.stack or None for each in failures],
+}
+
+_LISTS: dict[type, tuple[str, ...]] = {
+    records.Accepted: ("envelopes",),
+    records.Published: ("envelopes",),
+    records.Returned: ("sequences", "due"),
+    records.DeadLettersPurged: ("dead_sequences",),
+    **dict.fromkeys(
+        (
+            records.Granted,
+            records.Acked,
+            records.Dropped,
+            records.DeadLettered,
+            records.Reprioritised,
+            records.DelayedForced,
+            records.Completed,
+        ),
+        ("sequences",),
+    ),
+}
+"""One value for each event."""
+
+
+def _check_lengths(record: AnyRecord | Skipped) -> None:
+    lists = _LISTS.get(type(record))
+    if lists is None:
+        whole = not isinstance(record, records.Redriven) or record.count == 1
+    else:
+        whole = all(len(getattr(record, name)) == record.count for name in lists)
+    failures = getattr(record, "failures", None)
+    if not whole or (failures and len(failures) != record.count):
+        raise Misfit(f"a record {operation_of(record)} of {record.count} events has not as many values")
+
+
+def _micros(ms: int | None) -> int | None:
+    return None if ms is None else max(-TIME_MS_MAX, min(ms, TIME_MS_MAX)) * 1000
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _settings_json(settings: MailboxSettings) -> str:
+    """By name, all of them: the defaults of the day the mailbox was opened are part of what happened."""
+    fields = {name: msgspec.to_builtins(getattr(settings, name)) for name in settings.__struct_fields__}
+    if settings.contract is not None:
+        fields["contract"] = {code: _rule(rule) for code, rule in settings.contract.items()}
+    return msgspec.json.encode(fields).decode()
+
+
+def _registration_json(record: records.AgentRegistered) -> str:
+    said = {
+        "role": record.role,
+        "capabilities": record.capabilities,
+        "protocol": record.protocol,
+        "metadata": msgspec.Raw(record.metadata),
+        "draining": record.draining,
+    }
+    return msgspec.json.encode(said).decode()
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {name: getattr(rule, name) for name in rule.__struct_fields__}

@@ -1,0 +1,206 @@
+"""The options of a read, parsed once. Spark hands them over as text, their names in any case."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, TypeVar, get_args
+
+from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.journal import read_note
+from relaymesh.journal.layout import check_complete
+from relaymesh.node.disk import RealDisk
+
+__all__ = ["Directory", "SourceOptions"]
+
+Table = Literal["events", "quarantine"]
+OnBadFrame = Literal["fail", "rows"]
+OnDataLoss = Literal["fail", "skip"]
+
+_Word = TypeVar("_Word", bound=str)
+
+ROWS_PER_PARTITION = 250_000
+ROWS_PER_BATCH = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A data directory: its name as given, which partition its events are, and where it is read."""
+
+    name: str
+    partition: int
+    root: str
+
+    def disk(self) -> RealDisk:
+        return RealDisk(Path(self.root))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceOptions:
+    """What to read.
+
+    path: data directories: one, several with commas, a JSON list, or a JSON object from directory to
+        partition. In a list the first is partition 0, the next 1: add new ones at the end.
+    mirror: read each directory's mirror in its place.
+    fromSequence, throughSequence: the first and the last event, both included.
+    fromTime, toTime: mesh times (ISO 8601, UTC unless it says otherwise), the first included, the last not.
+    includeContent: false leaves the messages' content out: less to move where only envelopes count.
+    maxRowsPerBatch: how many rows a micro-batch takes, as whole frames; 0 is everything there is.
+    rowsPerPartition: how many rows a task decodes. Fewer make more tasks.
+    partitions: how many tasks a read is cut into, in place of rowsPerPartition.
+    table: `events`, or `quarantine` for what does not read back.
+    quarantine: what bad frames do to a read of events: `fail`, or `rows`, which leaves them to the
+        quarantine table.
+    onDataLoss: what events do that retention dropped before they were read: `fail`, or `skip`, which makes
+        them a row of the quarantine table.
+    consumer: a name under which a stream tells each node how far it has read: retention waits for it.
+    """
+
+    directories: tuple[Directory, ...]
+    first: int | None = None
+    through: int = sys.maxsize
+    from_ms: int | None = None
+    to_ms: int | None = None
+    content: bool = True
+    batch_rows: int = ROWS_PER_BATCH
+    rows: int = ROWS_PER_PARTITION
+    tasks: int | None = None
+    table: Table = "events"
+    on_bad_frame: OnBadFrame = "fail"
+    on_data_loss: OnDataLoss = "fail"
+    consumer: str | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SourceOptions:
+        """Raises `InvalidSettings` naming the option, `NotFound` naming the directory."""
+        options = {name.lower(): value for name, value in given.items()}
+        unknown = set(options) - _KNOWN
+        if unknown:
+            raise InvalidSettings(
+                f"the format relaymesh has no option {', '.join(sorted(unknown))}",
+                hint=f"it has {', '.join(sorted(_KNOWN))}",
+            )
+        through = _number(options, "throughsequence")
+        batch_rows = _number(options, "maxrowsperbatch")
+        return cls(
+            directories=_directories(options, mirror=_flag(options, "mirror", default=False)),
+            first=_number(options, "fromsequence"),
+            through=sys.maxsize if through is None else through,
+            from_ms=_time_ms(options, "fromtime"),
+            to_ms=_time_ms(options, "totime"),
+            content=_flag(options, "includecontent", default=True),
+            batch_rows=ROWS_PER_BATCH if batch_rows is None else batch_rows,
+            rows=_number(options, "rowsperpartition", least=1) or ROWS_PER_PARTITION,
+            tasks=_number(options, "partitions", least=1),
+            table=_choice(options, "table", "events", get_args(Table)),
+            on_bad_frame=_choice(options, "quarantine", "fail", get_args(OnBadFrame)),
+            on_data_loss=_choice(options, "ondataloss", "fail", get_args(OnDataLoss)),
+            consumer=options.get("consumer"),
+        )
+
+
+_KNOWN = {
+    "path",
+    "paths",
+    "mirror",
+    "fromsequence",
+    "throughsequence",
+    "fromtime",
+    "totime",
+    "includecontent",
+    "maxrowsperbatch",
+    "rowsperpartition",
+    "partitions",
+    "table",
+    "quarantine",
+    "ondataloss",
+    "consumer",
+}
+
+
+def _directories(options: Mapping[str, str], *, mirror: bool) -> tuple[Directory, ...]:
+    named = _named(options.get("path") or options.get("paths") or "")
+    if not named:
+        raise InvalidSettings(
+            "the option path is missing", hint='spark.read.format("relaymesh").load("a data directory")'
+        )
+    if len(set(named.values())) < len(named):
+        raise InvalidSettings("the option path gives two directories the same partition")
+    return tuple(_directory(name, number, mirror=mirror) for name, number in named.items())
+
+
+def _named(path: str) -> dict[str, int]:
+    """Directory to partition, as the three ways of writing it say."""
+    if not path.lstrip().startswith(("[", "{")):
+        return {_clean(name): i for i, name in enumerate(filter(str.strip, path.split(",")))}
+    try:
+        given = json.loads(path)
+    except ValueError as error:
+        raise InvalidSettings(f"the option path is no JSON: {error}") from None
+    pairs = given.items() if isinstance(given, dict) else [(name, i) for i, name in enumerate(given)]
+    if not all(isinstance(name, str) and type(number) is int and number >= 0 for name, number in pairs):
+        raise InvalidSettings("the option path must map names of directories to partitions 0, 1, 2, …")
+    return {_clean(name): number for name, number in pairs}
+
+
+def _clean(name: str) -> str:
+    name = name.strip().removeprefix("file://")
+    return name.rstrip("/") or "/"
+
+
+def _directory(name: str, partition: int, *, mirror: bool) -> Directory:
+    root = Path(name).expanduser()
+    if mirror:
+        note = read_note(RealDisk(root))
+        if note is None:
+            raise NotFound(f"{name} has no mirror", hint="leave out mirror=true, or name the mirror as path")
+        root = Path(note.path)
+    if not root.is_dir():
+        raise NotFound(f"there is no data directory {root}", hint="on a cluster every worker must see it")
+    check_complete(RealDisk(root))
+    return Directory(name, partition, str(root))
+
+
+def _number(options: Mapping[str, str], name: str, least: int = 0) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if number < least:
+        raise InvalidSettings(f"the option {name} must be a whole number from {least} on, not {text!r:.80}")
+    return number
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise InvalidSettings(f"the option {name} must be true or false, not {text!r:.80}")
+    return text == "true"
+
+
+def _choice(options: Mapping[str, str], name: str, default: _Word, choices: tuple[_Word, ...]) -> _Word:
+    text = options.get(name, default)
+    for choice in choices:
+        if text == choice:
+            return choice
+    raise InvalidSettings(f"the option {name} must be one of {', '.join(choices)}, not {text!r:.80}")
+
+
+def _time_ms(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidSettings(
+            f"the option {name} must be a time such as 2026-01-31T12:00:00Z, not {text!r:.80}"
+        ) from None
+    return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)

@@ -1,0 +1,153 @@
+"""What a task does: the frames of a piece to rows, of events or of what does not read back.
+
+Runs on executors, and keeps nothing between two pieces.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from relaymesh.errors import JournalDamaged
+from relaymesh.journal import Frame
+from relaymesh.journal.extent import Unreadable, read_between
+from relaymesh.journal.verdict import Damage
+from relaymesh.pipeline.schema.bronze import EVENTS, QUARANTINE
+from relaymesh.pipeline.source.events import EventBatch, Misfit, records_of
+from relaymesh.pipeline.source.options import SourceOptions
+from relaymesh.pipeline.source.plan import Piece, lost_error
+
+__all__ = ["ROWS_PER_ARROW_BATCH", "read_piece", "schema_of"]
+
+ROWS_PER_ARROW_BATCH = 16_384
+
+
+def schema_of(options: SourceOptions) -> StructType:
+    return EVENTS if options.table == "events" else QUARANTINE
+
+
+def read_piece(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece. Raises `JournalDamaged` at what does not read back, unless told to go on."""
+    if options.table == "quarantine":
+        yield from _quarantine(piece, options)
+        return
+    batch = _empty(piece, options)
+    with _without_gc():
+        for part in _parts(piece, options):
+            if isinstance(part, Unreadable):
+                if options.on_bad_frame == "fail":
+                    raise _damage(piece, part)
+                continue
+            try:
+                batch.add(part)
+            except (Misfit, JournalDamaged) as error:
+                if options.on_bad_frame == "fail":
+                    raise _damage(piece, _bad_records(part, error)) from error
+            if batch.rows >= ROWS_PER_ARROW_BATCH:
+                yield from _wanted(batch.finish(), piece, options)
+                batch = _empty(piece, options)
+        if batch.rows:
+            yield from _wanted(batch.finish(), piece, options)
+
+
+def _empty(piece: Piece, options: SourceOptions) -> EventBatch:
+    schema = to_arrow_schema(EVENTS, timezone="UTC")
+    return EventBatch(schema, piece.directory.name, piece.directory.partition, content=options.content)
+
+
+def _parts(piece: Piece, options: SourceOptions) -> Iterator[Frame | Unreadable]:
+    if piece.segment is None:
+        return
+    try:
+        yield from read_between(piece.directory.disk(), piece.segment, piece.start, piece.end, piece.salt)
+    except FileNotFoundError:
+        if options.on_data_loss == "fail":
+            raise lost_error(piece.directory, piece.start.sequence, piece.end.sequence) from None
+        if options.table == "quarantine":
+            yield Unreadable(0, "retention dropped the segment", piece.start.sequence, piece.end.sequence)
+
+
+def _quarantine(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    if piece.segment is None:
+        bad = [Unreadable(0, "retention dropped it before it was read", piece.first, piece.limit)]
+    else:
+        bad = [part for part in map(_judged, _parts(piece, options)) if part is not None]
+    if bad:
+        name = "" if piece.segment is None else piece.segment.name.file
+        found_at = datetime.now(UTC)
+        rows = [
+            {
+                "source": piece.directory.name,
+                "segment": name,
+                "frame_offset": each.offset,
+                "reason": _reason(each),
+                "found_at": found_at,
+                "run_id": None,
+            }
+            for each in bad
+        ]
+        yield pa.RecordBatch.from_pylist(rows, to_arrow_schema(QUARANTINE, timezone="UTC"))
+
+
+def _judged(part: Frame | Unreadable) -> Unreadable | None:
+    if isinstance(part, Unreadable):
+        return part
+    try:
+        records_of(part)
+    except (Misfit, JournalDamaged) as error:
+        return _bad_records(part, error)
+    return None
+
+
+def _bad_records(frame: Frame, error: Misfit | JournalDamaged) -> Unreadable:
+    why = error.message if isinstance(error, JournalDamaged) else str(error)
+    return Unreadable(frame.offset, why, frame.first_sequence, frame.next_sequence)
+
+
+def _reason(bad: Unreadable) -> str:
+    if bad.first == bad.end:
+        return f"{bad.why}; no event is missing"
+    return f"{bad.why}; events {bad.first} to {bad.end - 1} are missing"
+
+
+def _damage(piece: Piece, bad: Unreadable) -> JournalDamaged:
+    assert piece.segment is not None
+    path = f"{piece.directory.name}/{piece.segment.path}"
+    return JournalDamaged(
+        Damage(path, bad.offset, _reason(bad)).error().message,
+        hint="run relaymesh journal verify, or set the option quarantine=rows to read what is whole",
+    )
+
+
+def _wanted(batch: pa.RecordBatch, piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows in the range asked for: pieces are cut between frames, options between events."""
+    first = batch.column("sequence")[0].as_py()
+    last = batch.column("sequence")[-1].as_py()
+    if first < piece.first or last >= piece.limit:
+        sequence = batch.column("sequence")
+        batch = batch.filter(pc.and_(pc.greater_equal(sequence, piece.first), pc.less(sequence, piece.limit)))
+    for bound, compare in ((options.from_ms, pc.greater_equal), (options.to_ms, pc.less)):
+        if bound is not None:
+            at = batch.column("timestamp")
+            batch = batch.filter(compare(at, pa.scalar(bound * 1000, at.type)))
+    if batch.num_rows:
+        yield batch
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Decoding makes millions of objects and no cycles: the collector would only look at them all, again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,132 @@
+"""Reading on: each micro-batch takes what was synced since the last one, as much as it may.
+
+All methods but `read` run on the driver, in one process for each run of a query.
+"""
+
+# ruff: noqa: N802 - Spark calls these methods by its own names
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from relaymesh.errors import JournalDamaged
+from relaymesh.journal.consumers import write_consumer
+from relaymesh.pipeline.source.offsets import Offset, Position, latest, reached
+from relaymesh.pipeline.source.options import Directory, SourceOptions
+from relaymesh.pipeline.source.plan import Piece, plan, whole_range
+from relaymesh.pipeline.source.reading import read_piece
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+__all__ = ["StreamReader"]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are kept by Spark; the only thing remembered here is where an availableNow run ends."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._target: Offset | None = None
+
+    def initialOffset(self) -> Offset:
+        options = self._options
+        return {each.name: whole_range(each, options)[0].encode() for each in options.directories}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        rows = self._options.batch_rows
+        return ReadMaxRows(rows) if rows else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = {each.name: latest(each.disk()).encode() for each in self._options.directories}
+
+    def reportLatestOffset(self) -> Offset:
+        return {each.name: latest(each.disk()).encode() for each in self._options.directories}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Where the next micro-batch ends. A directory that is not read any more keeps its place."""
+        begins = self._positions(start)
+        ends = {name: self._end(name, begin) for name, begin in begins.items()}
+        waiting = {name: ends[name].sequence - begin.sequence for name, begin in begins.items()}
+        if isinstance(limit, ReadMinRows) and sum(waiting.values()) < limit.min_rows and self._target is None:
+            ends = begins
+        elif isinstance(limit, ReadMaxRows):
+            for name, rows in _shares(waiting, limit.max_rows).items():
+                if rows < waiting[name]:
+                    ends[name] = self._reached(name, begins[name], rows, ends[name])
+        return {**start, **{name: end.encode() for name, end in ends.items()}}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        begins = self._positions(start)
+        ends = {name: Position.decode(end[name]) for name in begins if name in end}
+        options = self._options
+        if options.tasks is not None:
+            rows = sum(max(0, ends[name].sequence - begins[name].sequence) for name in ends)
+            options = replace(options, rows=max(1, -(-rows // options.tasks)))
+        return [
+            piece
+            for name, last in ends.items()
+            for piece in plan(self._directory(name), options, begins[name], last)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, Piece):
+            yield from read_piece(partition, self._options)
+
+    def commit(self, end: Offset) -> None:
+        """Everything before `end` is with its reader: the nodes may drop it, if a consumer is named."""
+        if self._options.consumer is not None:
+            for name, position in self._positions(end).items():
+                write_consumer(self._directory(name).disk(), self._options.consumer, position.sequence)
+
+    def _positions(self, offset: Offset) -> dict[str, Position]:
+        """The place in each directory; one that is new to the query begins at its beginning."""
+        return {
+            each.name: Position.decode(offset[each.name])
+            if each.name in offset
+            else whole_range(each, self._options)[0]
+            for each in self._options.directories
+        }
+
+    def _end(self, name: str, begin: Position) -> Position:
+        """The last place a micro-batch may reach now; never before the one it begins at."""
+        target = latest(self._directory(name).disk())
+        if begin.segment and target.sequence < begin.sequence:
+            raise JournalDamaged(
+                f"{name} ends before event {target.sequence}, and {begin.sequence - 1} was read from it",
+                hint="it is another journal, or a copy that lacks events: read it under a new checkpoint",
+            )
+        if self._target is not None:
+            target = min(target, Position.decode(self._target[name]))
+        if target.sequence > self._options.through + 1:
+            target = Position(self._options.through + 1)
+        return target if target.sequence > begin.sequence else begin
+
+    def _reached(self, name: str, begin: Position, rows: int, end: Position) -> Position:
+        if rows == 0:
+            return begin
+        position = reached(self._directory(name).disk(), begin, rows)
+        return position if position.sequence < end.sequence else end
+
+    def _directory(self, name: str) -> Directory:
+        return next(each for each in self._options.directories if each.name == name)
+
+
+def _shares(waiting: dict[str, int], rows: int) -> dict[str, int]:
+    """`rows` over the directories: equal shares, and what one does not need goes to the others."""
+    shares: dict[str, int] = {}
+    for left, name in zip(range(len(waiting), 0, -1), sorted(waiting, key=waiting.__getitem__), strict=True):
+        shares[name] = min(waiting[name], -(-rows // left))
+        rows -= shares[name]
+    return shares

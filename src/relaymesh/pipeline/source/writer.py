@@ -1,0 +1,232 @@
+"""Rows as messages: `df.write.format("relaymesh")` and `writeStream`.
+
+In two phases. Tasks, on executors, check their rows and hand them over; nothing leaves. When all tasks are
+done, the driver sends everything, under ids that say which row it was. So an aborted job has sent nothing, a
+task that ran twice counts once, and a commit that is repeated (a crash between sending and Spark's own note
+of it) meets its own ids and adds nothing. A mailbox that refuses stops the job; running it again with the
+same `idPrefix` goes on where it stopped.
+
+Only the driver opens the mesh, because one process at a time may hold a data directory, and because tasks
+that sent by themselves could not take it back.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from relaymesh.errors import InvalidEnvelope, InvalidSettings
+from relaymesh.sdk.compose import OPTIONS
+from relaymesh.sdk.mesh import Mesh
+from relaymesh.wire.content import decode_content
+from relaymesh.wire.envelope import build_envelope
+
+__all__ = ["BatchWriter", "StreamWriter", "WriterOptions"]
+
+COLUMNS = OPTIONS | {"to", "topic", "content"}
+SENT_AT_ONCE = 500
+_QUERY_ID = "sql.streaming.queryId"
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class StagedRow(msgspec.Struct, array_like=True, gc=False):
+    """A checked row on its way to the driver: its content as bytes, its other columns as given."""
+
+    content: bytes
+    encoding: int
+    fields: dict[str, Any]
+
+
+_decode = msgspec.msgpack.Decoder(list[StagedRow]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Staged(WriterCommitMessage):
+    """What a task hands over: its rows, or the file they are in."""
+
+    partition: int
+    run: str
+    rows: bytes = b""
+    file: str | None = None
+
+    def load(self) -> list[StagedRow]:
+        return _decode(self.rows if self.file is None else Path(self.file).read_bytes())
+
+    def discard(self) -> None:
+        if self.file is not None:
+            Path(self.file).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WriterOptions:
+    """Where the messages go.
+
+    path, or url and token: the mesh: a data directory on the driver's machine, or a node.
+    sender: in whose name they are sent.
+    idPrefix: what the ids of rows without an `id` begin with. Give the same one to run a failed job again.
+        Default: the streaming query's id, or a new one for each batch job.
+    staging: a directory that driver and executors share, for rows too many to pass through the driver's
+        memory.
+    timeout: how many seconds a full mailbox is waited for.
+    """
+
+    place: str
+    token: str | None = None
+    sender: str = "spark"
+    prefix: str | None = None
+    staging: str | None = None
+    timeout: float | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> WriterOptions:
+        """Raises `InvalidSettings` for what cannot be sent: before any task has run."""
+        options = {name.lower(): value for name, value in given.items()}
+        if overwrite:
+            raise InvalidSettings("messages cannot be overwritten", hint='use .mode("append")')
+        place = options.get("url") or options.get("path")
+        if not place:
+            raise InvalidSettings("the option path is missing", hint="name a data directory, or a node's url")
+        unknown = set(schema.fieldNames()) - COLUMNS
+        if unknown:
+            raise InvalidSettings(
+                f"a message has no column {', '.join(sorted(unknown))}",
+                hint=f"columns are {', '.join(sorted(COLUMNS))}; put the rest into content: struct(…)",
+            )
+        if "content" not in schema.fieldNames() or not {"to", "topic"} & set(schema.fieldNames()):
+            raise InvalidSettings("rows need the columns content, and to or topic")
+        try:
+            timeout = float(options["timeout"]) if "timeout" in options else None
+        except ValueError:
+            raise InvalidSettings(f"the option timeout must be seconds, not {options['timeout']!r}") from None
+        return cls(
+            place=place,
+            token=options.get("token"),
+            sender=options.get("sender", "spark"),
+            prefix=options.get("idprefix") or options.get("id_prefix"),
+            staging=options.get("staging"),
+            timeout=timeout,
+        )
+
+
+class BatchWriter(DataSourceWriter):
+    """`write` runs on executors, `commit` and `abort` on the driver."""
+
+    def __init__(self, options: WriterOptions) -> None:
+        self._options = options
+        self._run = options.prefix or uuid.uuid4().hex  # made once, on the driver: a task's retry has it too
+
+    def write(self, iterator: Iterator[Row]) -> Staged:
+        return _stage(iterator, self._options, self._run)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _commit(_staged(messages), self._options)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        _discard(messages)
+
+
+class StreamWriter(DataSourceStreamWriter):
+    """The same for each micro-batch, whose number is part of the ids."""
+
+    def __init__(self, options: WriterOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Row]) -> Staged:
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(_QUERY_ID)
+        return _stage(iterator, self._options, self._options.prefix or query or "stream")
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        _commit(_staged(messages), self._options, f"-{batchId}")
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
+        _discard(messages)
+
+
+# -- on executors -------------------------------------------------------------------------------
+
+
+def _stage(rows: Iterable[Row], options: WriterOptions, run: str) -> Staged:
+    context = TaskContext.get()
+    partition = 0 if context is None else context.partitionId()
+    data = _encode([_checked(i, row.asDict(recursive=True)) for i, row in enumerate(rows)])
+    if options.staging is None:
+        return Staged(partition, run, data)
+    file = Path(options.staging) / f"{uuid.uuid4().hex}.rows"  # each attempt its own: a dead one may linger
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
+    return Staged(partition, run, file=str(file))
+
+
+def _checked(i: int, columns: dict[str, Any]) -> StagedRow:
+    """Everything that could be wrong with a row is found here, while nothing has been sent."""
+    fields = {name: value for name, value in columns.items() if value is not None}
+    content = fields.pop("content", None)
+    targets = [name for name in ("to", "topic") if name in fields]
+    if len(targets) != 1:
+        given = " and ".join(targets) or "neither"
+        raise InvalidEnvelope(f"row {i} must have either to or topic, and has {given}")
+    try:
+        named = {name: value for name, value in fields.items() if name not in ("to", "topic")}
+        envelope = build_envelope("default/spark", content, **{"id": f"row-{i}", **named})
+    except InvalidEnvelope as error:
+        raise InvalidEnvelope(f"row {i}: {error.message}", hint=error.hint) from None
+    return StagedRow(envelope.content, envelope.encoding, fields)
+
+
+# -- on the driver ------------------------------------------------------------------------------
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return sorted(
+        (message for message in messages if isinstance(message, Staged)), key=lambda staged: staged.partition
+    )
+
+
+def _discard(messages: Sequence[WriterCommitMessage | None]) -> None:
+    for staged in _staged(messages):
+        staged.discard()
+
+
+def _commit(parts: list[Staged], options: WriterOptions, batch: str = "") -> None:
+    """Send everything. What an earlier try has sent already meets its own id, and is not sent again."""
+    messages = _messages(parts, batch)
+    first = next(messages, None)
+    if first is not None:  # an empty micro-batch opens no mesh
+        with Mesh(options.place, token=options.token) as mesh:
+            waiting = [first, *islice(messages, SENT_AT_ONCE - 1)]
+            while waiting:
+                _send(mesh, waiting, options)
+                waiting = list(islice(messages, SENT_AT_ONCE))
+    for staged in parts:
+        staged.discard()
+
+
+def _messages(parts: list[Staged], batch: str) -> Iterator[dict[str, Any]]:
+    for staged in parts:
+        for i, row in enumerate(staged.load()):
+            id = f"{staged.run}{batch}-{staged.partition}-{i}"
+            yield {"id": id, **row.fields, "content": decode_content(row.content, row.encoding)}
+
+
+def _send(mesh: Mesh, messages: list[dict[str, Any]], options: WriterOptions) -> None:
+    by_topic: dict[str, list[dict[str, Any]]] = {}
+    sends: list[dict[str, Any]] = []
+    for message in messages:
+        topic = message.pop("topic", None)
+        (sends if topic is None else by_topic.setdefault(topic, [])).append(message)
+    if sends:
+        mesh.agent(options.sender).send_many(sends, timeout=options.timeout)
+    for topic, published in by_topic.items():
+        mesh.publish_many(topic, published, sender=options.sender, timeout=options.timeout)

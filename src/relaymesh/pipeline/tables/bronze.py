@@ -1,0 +1,227 @@
+"""Bronze on disk: the batches of the ingest, each a folder of its own, and the log that says which count.
+
+    bronze/log/00000017.json                                     batch 17 counts, and this is its folder
+    bronze/batch=00000017-<run>/event_date=2026-11-16/….parquet  its rows
+    bronze/generation.json                                       what compaction made of batches 0 to n
+
+Exactly once: Spark gives a batch the same events after a crash as before it. Each try writes a folder of its
+own, and the log entry, swapped in by a rename, makes one of them count. A batch that the log has is not
+written again. A folder that nothing names was left by a crash, and `sweep` removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from relaymesh.errors import JournalDamaged
+from relaymesh.pipeline.tables.durable import swap_file, sync_files
+from relaymesh.pipeline.tables.manifest import ROWS_PER_FILE, Input, Piece, encode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Batch", "Bronze", "BronzeSnapshot", "Generation", "Piece", "Stretch"]
+
+FOLDER = "bronze"
+_T = TypeVar("_T")
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Events of one partition of one source on one day: `rows` of them, between these sequences."""
+
+    source: str
+    partition: int
+    day: str
+    first: int
+    last: int
+    rows: int
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """A log entry: one batch of the stream, durable."""
+
+    batch: int
+    run_id: str
+    committed_at: str
+    pieces: list[Piece]
+    stretches: list[Stretch]
+
+    @property
+    def rows(self) -> int:
+        return sum(stretch.rows for stretch in self.stretches)
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """Batches 0 to `through_batch`, as compaction left them."""
+
+    generation: int = 0
+    through_batch: int = -1
+    run_id: str = ""
+    pieces: list[Piece] = []
+    stretches: list[Stretch] = []
+
+
+class BronzeSnapshot(msgspec.Struct, frozen=True):
+    """What bronze held at one moment. Its files stay while a kept manifest or the log names them."""
+
+    generation: Generation
+    batches: list[Batch]
+
+    @property
+    def through_batch(self) -> int:
+        return self.batches[-1].batch if self.batches else self.generation.through_batch
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [*self.generation.pieces, *(piece for batch in self.batches for piece in batch.pieces)]
+
+    @property
+    def stretches(self) -> list[Stretch]:
+        """One for each source, partition and day, in order."""
+        return merged([*self.generation.stretches, *(own for each in self.batches for own in each.stretches)])
+
+    @property
+    def days(self) -> list[str]:
+        return sorted({piece.day for piece in self.pieces})
+
+    @property
+    def rows(self) -> int:
+        return sum(stretch.rows for stretch in self.stretches)
+
+    def through(self, batch: int) -> BronzeSnapshot:
+        """As it was when `batch` was the last."""
+        return BronzeSnapshot(self.generation, [each for each in self.batches if each.batch <= batch])
+
+    def after(self, batch: int) -> list[Batch]:
+        return [each for each in self.batches if each.batch > batch]
+
+    def inputs(self) -> list[Input]:
+        """How far each partition of each source has been read."""
+        found: dict[tuple[str, int], list[Stretch]] = {}
+        for stretch in self.stretches:
+            found.setdefault((stretch.source, stretch.partition), []).append(stretch)
+        return [
+            Input(
+                source=source,
+                partition=partition,
+                first_sequence=min(each.first for each in own),
+                through_sequence=max(each.last for each in own),
+                events=sum(each.rows for each in own),
+            )
+            for (source, partition), own in sorted(found.items())
+        ]
+
+
+def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """One stretch for each source, partition and day."""
+    found: dict[tuple[str, int, str], Stretch] = {}
+    for each in stretches:
+        key = (each.source, each.partition, each.day)
+        known = found.get(key)
+        if known is None:
+            found[key] = each
+        else:
+            first, last = min(known.first, each.first), max(known.last, each.last)
+            found[key] = Stretch(*key, first, last, known.rows + each.rows)
+    return [found[key] for key in sorted(found)]
+
+
+class Bronze:
+    """The bronze folder of one warehouse."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.folder = root / FOLDER
+        self._log = self.folder / "log"
+        self._generation = self.folder / "generation.json"
+
+    # -- what counts
+
+    def snapshot(self) -> BronzeSnapshot:
+        """What is there now; looks again when a compaction switched meanwhile."""
+        while True:
+            generation = self._read_generation()
+            names = sorted(self._log.glob("[0-9]*.json"))
+            batches = [_decoded(path, Batch) for path in names if int(path.stem) > generation.through_batch]
+            if None not in batches and self._read_generation().generation == generation.generation:
+                return BronzeSnapshot(generation, [batch for batch in batches if batch is not None])
+
+    def _read_generation(self) -> Generation:
+        return _decoded(self._generation, Generation) or Generation()
+
+    def has(self, batch: int) -> bool:
+        return batch <= self._read_generation().through_batch or self._entry(batch).exists()
+
+    def _entry(self, batch: int) -> Path:
+        return self._log / f"{batch:08}.json"
+
+    # -- reading
+
+    def read(
+        self, spark: SparkSession, pieces: Sequence[Piece], days: Iterable[str] | None = None
+    ) -> DataFrame:
+        """The rows of these pieces, with the columns of the bronze schema."""
+        from relaymesh.pipeline.schema.bronze import EVENTS  # noqa: PLC0415 - `status` must not need pyspark
+
+        wanted = None if days is None else set(days)
+        paths = [
+            str(self.root / piece.folder / f"event_date={piece.day}")
+            for piece in pieces
+            if wanted is None or piece.day in wanted
+        ]
+        if not paths:
+            return spark.createDataFrame([], EVENTS)
+        found = spark.read.schema(EVENTS).option("basePath", str(self.folder)).parquet(*paths)
+        return found.select(*EVENTS.names)
+
+    # -- writing
+
+    def write(self, df: DataFrame, name: str) -> str:
+        """Write rows into a new folder, by day. Nothing counts yet. Answers the folder."""
+        folder = f"{FOLDER}/batch={name}"
+        writer = df.write.mode("overwrite").partitionBy("event_date")
+        writer.option("maxRecordsPerFile", ROWS_PER_FILE).parquet(str(self.root / folder))
+        return folder
+
+    def pieces(self, folder: str) -> list[Piece]:
+        """What was written there, made durable."""
+        found = []
+        for path in sorted((self.root / folder).glob("event_date=*")):
+            files = sorted(path.glob("*.parquet"))
+            sync_files(files)
+            size = sum(file.stat().st_size for file in files)
+            found.append(Piece(folder, path.name.partition("=")[2], len(files), size))
+        return found
+
+    def measure(self, spark: SparkSession, pieces: Sequence[Piece]) -> list[Stretch]:
+        """Read the sequences back: what the log says about a batch is what its files hold."""
+        from pyspark.sql import functions as f  # noqa: PLC0415
+
+        day = f.col("event_date").cast("string")
+        numbers = (f.min("sequence"), f.max("sequence"), f.count("*"))
+        rows = self.read(spark, pieces).groupBy("source", "partition", day).agg(*numbers).collect()
+        return merged(Stretch(*row) for row in rows)
+
+    def commit(self, batch: Batch) -> None:
+        """From here on the batch counts, also after power loss."""
+        swap_file(self._entry(batch.batch), encode(batch))
+
+    def switch(self, generation: Generation) -> None:
+        """Readers that look from here on see the compacted files in place of the batches'."""
+        swap_file(self._generation, encode(generation))
+        for path in sorted(self._log.glob("[0-9]*.json")):
+            if int(path.stem) <= generation.through_batch:
+                path.unlink()
+
+
+def _decoded(path: Path, kind: type[_T]) -> _T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise JournalDamaged(f"{path} does not read back: {error}", hint="restore it from a copy") from error

@@ -1,0 +1,57 @@
+"""One run at a time in a warehouse."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from relaymesh.errors import DirectoryInUse
+from relaymesh.node.disk import RealDisk
+
+__all__ = ["LOCK", "holder", "warehouse_lock"]
+
+LOCK = "lock"
+
+
+@contextmanager
+def warehouse_lock(root: Path, what: str) -> Iterator[None]:
+    """Hold the warehouse, or raise `DirectoryInUse` at once.
+
+    The operating system holds the lock: it is gone with the process, however that ended, so a lock file that
+    is left behind holds nobody up. The text in it is for people.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = RealDisk(root).lock(LOCK)
+    except BlockingIOError:
+        raise DirectoryInUse(
+            f"another run works in {root} ({holder(root) or 'it does not say who'})",
+            hint="wait for it, or stop it; runs share nothing but the published tables",
+        ) from None
+    try:
+        lock.note(f"pid {os.getpid()}\nhost {socket.gethostname()}\nrun {what}\n".encode())
+        yield
+    finally:
+        lock.release()
+
+
+def holder(root: Path) -> str | None:
+    """Who the lock file names, in one line. Whether it still lives, only the lock can say."""
+    try:
+        return ", ".join((root / LOCK).read_text().splitlines()) or None
+    except OSError:
+        return None
+
+
+def is_held(root: Path) -> bool:
+    """Whether a run works there now."""
+    if not (root / LOCK).exists():
+        return False
+    try:
+        RealDisk(root).lock(LOCK).release()
+    except BlockingIOError:
+        return True
+    return False

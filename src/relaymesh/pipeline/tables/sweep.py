@@ -1,0 +1,53 @@
+"""Removing what nobody names any more: files of old runs, and what crashed runs left behind.
+
+Mark and sweep, under the lock of the warehouse: everything that the kept manifests, the batch log or the
+bronze generation name is marked; every other folder of a batch or of a run goes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from relaymesh.pipeline.tables.bronze import FOLDER, Bronze
+from relaymesh.pipeline.tables.manifest import Manifest
+from relaymesh.pipeline.tables.store import HISTORY, TableStore
+
+__all__ = ["sweep"]
+
+
+def sweep(store: TableStore, bronze: Bronze, keep_runs: int, ingesting: str = "") -> int:
+    """Forget all but the last `keep_runs` publishes and remove their files. Answers how many folders went.
+
+    `ingesting`: the run that takes in batches meanwhile: its folders may be about to be committed.
+    """
+    current = store.manifest()
+    history = store.history()
+    kept = history[-keep_runs:]
+    if current is not None and all(each.run_id != current.run_id for each in kept):
+        kept.append(current)
+    named = {each.run_id for each in kept}
+    for manifest in history:
+        if manifest.run_id not in named:
+            (store.root / HISTORY / f"{manifest.run_id}.json").unlink()
+    spared = {f"{FOLDER}/{path.name}" for path in bronze.folder.glob(f"batch=*-{ingesting}")}
+    in_bronze = {piece.folder for piece in bronze.snapshot().pieces}
+    return _remove(store.root, _marked(kept) | in_bronze | spared)
+
+
+def _marked(kept: list[Manifest]) -> set[str]:
+    tables = {
+        f"tables/{table.name}/run_id={part.run_id}"
+        for manifest in kept
+        for table in manifest.tables.values()
+        for part in table.parts
+    }
+    return tables | {piece.folder for manifest in kept for piece in manifest.bronze}
+
+
+def _remove(root: Path, marked: set[str]) -> int:
+    folders = [*root.glob(f"{FOLDER}/batch=*"), *root.glob("tables/*/run_id=*")]
+    gone = [folder for folder in folders if folder.relative_to(root).as_posix() not in marked]
+    for folder in gone:
+        shutil.rmtree(folder)
+    return len(gone)

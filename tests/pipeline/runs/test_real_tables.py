@@ -1,0 +1,88 @@
+"""The whole catalog over a mesh that was at work: do the tables say what the mesh itself says?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pipeline.runs.traffic import Traffic
+from tests.pipeline.runs.whole import assert_bronze_is_the_journal, check_whole
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from relaymesh.pipeline.tables.store import TableStore
+    from relaymesh.wire.stats import MeshStats
+    from tests.pipeline.runs.conftest import Opening
+
+
+def rows(df: DataFrame) -> Counter[str]:
+    return Counter(str(row) for row in df.collect())
+
+
+def by_mailbox(df: DataFrame, condition: str = "true") -> dict[str, int]:
+    return {row.mailbox: row["count"] for row in df.where(condition).groupBy("mailbox").count().collect()}
+
+
+def counters_of(store: TableStore, spark: SparkSession) -> dict[str, dict[str, int]]:
+    """Every journalled counter of `mesh.stats()`, as sums over the tables."""
+    messages, attempts, letters = (
+        store.current(spark, name) for name in ("messages", "attempts", "dead_letters")
+    )
+    return {
+        "accepted": by_mailbox(messages),
+        "acked": by_mailbox(messages, "final_state = 'acked'"),
+        "dropped": by_mailbox(messages, "final_state = 'dropped'"),
+        "dead": by_mailbox(messages, "final_state = 'dead'"),
+        "pending": by_mailbox(messages, "final_state = 'pending'"),
+        "leased": by_mailbox(messages, "in_flight"),
+        "delivered": by_mailbox(attempts),
+        "retried": by_mailbox(attempts, "outcome in ('nack', 'lease_expired', 'reclaimed')"),
+        "deferred": by_mailbox(attempts, "outcome = 'deferred'"),
+        "redriven": by_mailbox(messages, "redriven_from is not null"),
+        "expired": by_mailbox(letters, "reason = 'ttl_expired'"),
+        "dead_letters": by_mailbox(letters, "status = 'pending'"),
+    }
+
+
+def assert_tables_say_what_the_mesh_says(stats: MeshStats, counters: dict[str, dict[str, int]]) -> None:
+    for counter, found in counters.items():  # a subscription that ended took its counters along
+        said = {name: getattr(box, counter) for name, box in stats.mailboxes.items()}
+        kept = {name: found.get(name, 0) for name in said}
+        assert kept == said, counter
+
+
+@pytest.mark.slow
+def test_every_counter_of_the_mesh_is_a_sum_over_the_tables_and_days_add_up_to_a_full_build(
+    pipeline: Opening, traffic: Traffic, spark: SparkSession
+) -> None:
+    from relaymesh.pipeline.catalog import TABLES
+
+    silver = [table for table in TABLES if table.layer == "silver"]
+    pipeline(tables=silver).run()
+    traffic.day()
+    traffic.day()
+    opened = pipeline(tables=TABLES)
+    record = opened.run()  # silver goes on by day; gold and audit are new
+    assert record.status == "published"
+    assert [each for each in record.expectations if each["severity"] == "error"] == []
+    stats = traffic.mesh.stats()
+    assert_bronze_is_the_journal(opened.store, traffic.path)
+    assert_tables_say_what_the_mesh_says(stats, counters_of(opened.store, spark))
+
+    manifest = check_whole(opened.store)
+    assert manifest is not None
+    sums = manifest.reconciliation
+    assert sums["balanced"]
+    assert sums["accepted"] == sums["acked"] + sums["dropped"] + sums["dead"] + sums["pending"]
+    assert sums["pending"] == stats.pending
+    assert [each.through_sequence + 1 for each in manifest.inputs] == [stats.synced]
+    assert set(manifest.tables) == {table.name for table in TABLES} | {"pipeline_metrics", "quarantine"}
+
+    # Day by day or all at once: the same rows.
+    full = {"bronze": opened.bronze.read(spark, opened.bronze.snapshot().pieces)}
+    for table in silver:
+        full[table.name] = table.build(**{name: full[name] for name in table.inputs})
+        assert rows(opened.store.current(spark, table.name)) == rows(full[table.name]), table.name

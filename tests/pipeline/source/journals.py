@@ -1,0 +1,108 @@
+"""Journals made for a test: real directories, written by the journal's own writer, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from relaymesh.journal import JournalSettings, Writer, recover
+from relaymesh.kernel import records
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.records import AnyRecord, Failure
+from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.source.batch import BatchReader
+from relaymesh.pipeline.source.options import SourceOptions
+from relaymesh.wire.records import encode_records
+
+SMALL = JournalSettings(segment_bytes_max=900, allocate_bytes=4_096, checkpoint_reserve_bytes=1000)
+T0 = 1_767_225_600_000
+"""2026-01-01T00:00:00Z, in ms: the time of the first record."""
+
+Frames = Iterable[Sequence[AnyRecord]]
+
+
+def write_frames(path: Path, frames: Frames, settings: JournalSettings = SMALL) -> None:
+    """Append the frames to the journal at `path`, as one start of a node would."""
+    writer = open_writer(path, settings)
+    for frame in frames:
+        append(writer, frame)
+    writer.sync()
+    writer.close()
+
+
+def open_writer(path: Path, settings: JournalSettings = SMALL) -> Writer:
+    path.mkdir(parents=True, exist_ok=True)
+    recovery = recover(RealDisk(path), settings)
+    for _ in recovery.frames():
+        pass
+    return recovery.open_writer(T0 * 1_000_000)
+
+
+def append(writer: Writer, frame: Sequence[AnyRecord]) -> None:
+    writer.append(encode_records(frame), sum(each.count for each in frame), frame[0].at * 1_000_000)
+
+
+def envelope(number: int, **fields: Any) -> Envelope:
+    return Envelope(id=f"m-{number}", sender="default/planner", content=b'{"n":%d}' % number, **fields)
+
+
+def accepted(number: int, count: int = 1, at: int = T0) -> records.Accepted:
+    return records.Accepted(count, at, "default/coder", [envelope(number + i) for i in range(count)])
+
+
+def traffic(frames: int, per_frame: int = 3) -> list[list[AnyRecord]]:
+    """Accepts, grants and acks of `per_frame` messages, one record each, a second apart; then the next."""
+    made: list[list[AnyRecord]] = []
+    sequence = 1
+    for number in range(frames):
+        at = T0 + number * 1000
+        sequences = list(range(sequence, sequence + per_frame))
+        made.append(
+            [
+                accepted(sequence, per_frame, at),
+                records.Granted(per_frame, at, "default/coder", "c-1", 1 << 40 | sequence, sequences),
+                records.Acked(per_frame, at, "default/coder", sequences),
+            ]
+        )
+        sequence += 3 * per_frame
+    return made
+
+
+def one_of_each() -> list[AnyRecord]:
+    """A record of every kind, most with two events. They need not make sense together."""
+    box, at = "default/coder", T0
+    failure = Failure(1, at, "timeout", "too slow", "line 1")
+    return [
+        records.EpochStarted(1, at, 1),
+        records.MailboxOpened(1, at, box, MailboxSettings(capacity=7)),
+        records.Subscribed(1, at, "news/#", "default/news:coder", MailboxSettings()),
+        records.Accepted(2, at, box, [envelope(1), envelope(2, priority=1, tags=("a", "b"), task="t")]),
+        records.Published(2, at, "news/eu", 3, [envelope(3), envelope(4, extra=b'{"x":1}')]),
+        records.Granted(2, at, box, "holder-1", 1 << 40 | 5, [4, 5], True, 30_000),
+        records.Returned(2, at, box, "nack", [4, 5], [at + 1000, 1 << 60], [failure, None]),
+        records.Returned(1, at, box, "released", [4], [at], []),
+        records.DeadLettered(2, at, box, [4, 5], "retries_exhausted", [failure, None], True),
+        records.Redriven(1, at, box, 13, "default/second", envelope(1, origin="m-0", timestamp_ms=at - 5)),
+        records.DeadLettersPurged(1, at, box, [14]),
+        records.Reprioritised(2, at, box, [15, 16], 2),
+        records.DelayedForced(1, at, box, [15]),
+        records.Dropped(1, at, box, [15], "duplicate"),
+        records.Completed(1, at, box, [16]),
+        records.Acked(1, at, box, [16]),
+        records.Unsubscribed(1, at, "news/#", "default/news:coder"),
+        records.AgentRegistered(1, at, box, "coder", ("python", "review"), "1.0", b'{"gpu":1}'),
+    ]
+
+
+def read_rows(path: Path | str, **options: Any) -> list[dict[str, Any]]:
+    """What a batch read gives, without Spark: the rows of all partitions, in order."""
+    given = {"path": str(path), **{name: str(value) for name, value in options.items()}}
+    reader = BatchReader(SourceOptions.parse(given))
+    return [row for piece in reader.partitions() for batch in reader.read(piece) for row in batch.to_pylist()]
+
+
+def segments(path: Path) -> list[Path]:
+    found = [*path.glob("journal/*.rmj"), *path.glob("archive/*.rmj")]
+    return sorted(found, key=lambda file: file.name)
