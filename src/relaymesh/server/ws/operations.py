@@ -24,6 +24,8 @@ from relaymesh.wire.types import check_queued
 PLAIN_TYPE = "message"
 TURN = 1_000
 """Messages that are checked without a pause: a few milliseconds' worth."""
+NAMES_MAX = 10_000
+"""Names that are remembered for one client; who uses more has them looked up again."""
 RECEIVE_MAX = 10_000
 RECEIVE_BYTES_MAX = 67_108_864
 """Content in one frame of deliveries. What is beyond it goes back, to come with the next."""
@@ -101,6 +103,8 @@ class Operations:
     def _recipient(self, to: str) -> str:
         address = self._recipients.get(to)
         if address is None:
+            if len(self._recipients) >= NAMES_MAX:
+                self._recipients.clear()
             address = self._recipients[to] = self.principal.address(to, "to")
         return address
 
@@ -112,6 +116,8 @@ class Operations:
             check_envelope(envelope, limit)
             sender = senders.get(envelope.sender)
             if sender is None:
+                if len(senders) >= NAMES_MAX:
+                    senders.clear()
                 sender = senders[envelope.sender] = self._stamp(envelope.sender)
                 heard(self.served, sender)
             # It was decoded just now and is nobody else's yet. One object for all of a name: see share_names.
