@@ -20,6 +20,7 @@ from relaymesh.cli import (
     journal,
     messages,
     pipeline,
+    report,
     serve,
     status,
     store,
@@ -93,6 +94,7 @@ for _name, _group in (
     ("journal", journal.app),
     ("store", store.app),
     ("pipeline", pipeline.app),
+    ("report", report.app),
 ):
     _group.callback(invoke_without_command=True)(_help_if_alone)
     app.add_typer(_group, name=_name)

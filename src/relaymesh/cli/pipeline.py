@@ -86,8 +86,8 @@ def run(
     Exit code 9: a check failed, and nothing was published. May run beside a node, and be killed at any time.
     """
     call = begin(context, None, json)
-    settings = _settings(call, directory, warehouse, format, batch_events, quarantine)
-    with _pipeline(call, settings, master, remote) as pipeline:
+    settings = settings_of(call, directory, warehouse, format, batch_events, quarantine)
+    with pipeline_of(call, settings, master, remote) as pipeline:
         _tell(call, pipeline, pipeline.run())
 
 
@@ -108,8 +108,10 @@ def follow(
 ) -> None:
     """Go on taking in events as they come, and publish every few seconds, until Ctrl-C."""
     call = begin(context, None, json)
-    settings = _settings(call, directory, warehouse, format, batch_events, quarantine, publish_every_s=every)
-    with _pipeline(call, settings, master, remote) as pipeline:
+    settings = settings_of(
+        call, directory, warehouse, format, batch_events, quarantine, publish_every_s=every
+    )
+    with pipeline_of(call, settings, master, remote) as pipeline:
         pipeline.follow(_stop_at_a_signal(), lambda record: _tell(call, pipeline, record))
 
 
@@ -128,8 +130,8 @@ def backfill(
     """Build the tables of some days anew from bronze, and publish them. Twice is once."""
     call = begin(context, None, json)
     days = _day(first, "--from"), _day(last, "--to")
-    settings = _settings(call, directory, warehouse, format)
-    with _pipeline(call, settings, master, remote) as pipeline:
+    settings = settings_of(call, directory, warehouse, format)
+    with pipeline_of(call, settings, master, remote) as pipeline:
         _tell(call, pipeline, pipeline.backfill(*days))
 
 
@@ -145,8 +147,8 @@ def compact(
 ) -> None:
     """Put small files together. Rows stay as they are, and readers never see less than all of them."""
     call = begin(context, None, json)
-    settings = _settings(call, directory, warehouse, format)
-    with _pipeline(call, settings, master, remote) as pipeline:
+    settings = settings_of(call, directory, warehouse, format)
+    with pipeline_of(call, settings, master, remote) as pipeline:
         _tell(call, pipeline, pipeline.compact())
 
 
@@ -160,10 +162,10 @@ def status(
 ) -> None:
     """Say what is published, how far it is behind the journals, how the last runs ended. Needs no Spark."""
     call = begin(context, None, json)
-    with _needs_the_extra():
+    with needs_the_extra():
         from relaymesh.pipeline.runs.status import status_of
 
-    place = _warehouse(_directories(call, directory, exist=False), warehouse)
+    place = warehouse_of(directories_of(call, directory, exist=False), warehouse)
     found = status_of(place, last_runs=runs)
     if found.published is None and not found.runs:
         raise NotFound(f"no pipeline has run in {place}", hint="relaymesh pipeline run")
@@ -173,16 +175,16 @@ def status(
 # -- what a run is told
 
 
-def _directories(call: Call, given: list[Path] | None, *, exist: bool = True) -> list[Path]:
+def directories_of(call: Call, given: list[Path] | None, *, exist: bool = True) -> list[Path]:
     calls = [Call(call.output, each) for each in given] if given else [call]
     return [each.existing() if exist else each.path for each in calls]
 
 
-def _warehouse(directories: list[Path], given: Path | None) -> Path:
+def warehouse_of(directories: list[Path], given: Path | None) -> Path:
     return (given if given is not None else directories[0] / "tables").absolute()
 
 
-def _settings(
+def settings_of(
     call: Call,
     directory: list[Path] | None,
     warehouse: Path | None,
@@ -193,12 +195,12 @@ def _settings(
 ) -> PipelineSettings:
     from relaymesh.pipeline.runs.settings import PipelineSettings
 
-    directories = _directories(call, directory)
+    directories = directories_of(call, directory)
     if batch_events is not None:
         more["batch_events"] = batch_events
     return PipelineSettings(
         directories=tuple(directories),
-        warehouse=_warehouse(directories, warehouse),
+        warehouse=warehouse_of(directories, warehouse),
         format=format,
         quarantine=quarantine,
         **more,
@@ -228,7 +230,7 @@ def _stop_at_a_signal() -> threading.Event:
 
 
 @contextmanager
-def _needs_the_extra() -> Iterator[None]:
+def needs_the_extra() -> Iterator[None]:
     """What is missing becomes one line with the command that installs it."""
     try:
         yield
@@ -242,11 +244,11 @@ def _needs_the_extra() -> Iterator[None]:
 
 
 @contextmanager
-def _pipeline(
+def pipeline_of(
     call: Call, settings: PipelineSettings, master: str | None, remote: str | None
 ) -> Iterator[Pipeline]:
     """A pipeline on a Spark session that ends with the command; what its checks found is an exit code."""
-    with _needs_the_extra():
+    with needs_the_extra():
         from relaymesh.pipeline.runs.failures import AuditFailed
         from relaymesh.pipeline.runs.pipeline import Pipeline
         from relaymesh.pipeline.spark import spark_session

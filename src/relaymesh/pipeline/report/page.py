@@ -1,0 +1,158 @@
+"""The page: every figure asked, drawn and written into one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from relaymesh import __version__
+from relaymesh.pipeline.advice import INPUTS, Suggestion, propose
+from relaymesh.pipeline.report.figure import Bucket, Figure
+from relaymesh.pipeline.report.published import Answer, Published
+from relaymesh.pipeline.report.sections import all_sections
+from relaymesh.pipeline.report.shown import cell, count
+from relaymesh.pipeline.tables.durable import swap_file
+
+__all__ = ["BYTES_MAX", "Balance", "Page", "build_page", "write_page"]
+
+BYTES_MAX = 2_000_000
+SUGGESTIONS_MAX = 50
+
+
+class Balance(msgspec.Struct, frozen=True):
+    """Does what was accepted add up? As the run told it, which counted events and rows."""
+
+    accepted: int = 0
+    acked: int = 0
+    dropped: int = 0
+    dead: int = 0
+    pending: int = 0
+    redriven: int = 0
+    purged: int = 0
+    counted_alike: bool = msgspec.field(name="balanced", default=False)
+    judged: bool = False
+
+    @property
+    def settled_and_pending(self) -> int:
+        return self.acked + self.dropped + self.dead + self.pending
+
+    @property
+    def holds(self) -> bool:
+        return self.counted_alike and self.accepted == self.settled_and_pending
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure with its answer. One whose table is not published has no answer, and says so."""
+
+    figure: Figure
+    answer: Answer | None
+    picture: Markup | None
+
+
+@dataclass(frozen=True)
+class Page:
+    """What was built."""
+
+    html: str
+    run_id: str
+    figures: tuple[str, ...]
+    balance: Balance
+
+
+def build_page(published: Published, *, made_at: datetime, sample: bool = False) -> Page:
+    """Raises nothing about the data: what is missing or wrong is shown."""
+    manifest = published.manifest
+    first, last = published.span()
+    bucket = Bucket.of(first, last)
+    drawn = [
+        (section, [_draw(published, figure) for figure in section.figures])
+        for section in all_sections(bucket, manifest.run_id)
+    ]
+    style = _source("style.css")
+    balance = msgspec.convert(manifest.reconciliation, Balance)
+    html = _environment().get_template("page.html").render(
+        manifest=manifest,
+        version=__version__,
+        made_at=made_at,
+        sample=sample,
+        first=first,
+        last=last,
+        balance=balance,
+        audit=_audit_verdict(published),
+        sections=drawn,
+        suggestions=_suggestions(published, made_at),
+        suggestions_max=SUGGESTIONS_MAX,
+        views=_views(published),
+        style=Markup(style),
+        style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+    )  # fmt: skip
+    names = tuple(each.figure.name for _, figures in drawn for each in figures)
+    return Page(html, manifest.run_id, names, balance)
+
+
+def write_page(page: Page, path: Path) -> int:
+    """Replace the file whole. Answers its size."""
+    data = page.html.encode()
+    swap_file(path, data)
+    return len(data)
+
+
+def _draw(published: Published, figure: Figure) -> Drawn:
+    if not published.has(*published.tables_in(figure.sql)):
+        return Drawn(figure, None, None)
+    answer = published.ask(figure.sql, figure.rows_max)
+    picture = figure.draw(figure.title, answer) if figure.draw is not None and answer.rows else None
+    return Drawn(figure, answer, picture)
+
+
+def _audit_verdict(published: Published) -> tuple[int, int] | None:
+    """Rules, and those of them that are broken; None when no audit is published."""
+    if not published.has("audit_summary"):
+        return None
+    [row] = published.ask("SELECT count(*), count_if(NOT passed) FROM audit_summary", 1).rows
+    return row[0], row[1]
+
+
+def _suggestions(published: Published, made_at: datetime) -> tuple[Suggestion, ...]:
+    if not published.has(*INPUTS):
+        return ()
+    rows = {name: published.ask(f"SELECT * FROM {name} ORDER BY ALL", 1_000).records() for name in INPUTS}
+    return propose(rows, made_at.isoformat()).suggestions
+
+
+def _views(published: Published) -> str:
+    """What gives the names of the tables to a DuckDB that is started in the warehouse."""
+    lines = []
+    for table in published.manifest.tables.values():
+        files = [file.path for part in table.parts for file in part.files]
+        if files:
+            quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in files[:200])
+            more = f" -- and {len(files) - 200} more files" if len(files) > 200 else ""
+            lines.append(f"CREATE VIEW {table.name} AS FROM read_parquet([{quoted}]);{more}")
+    return "SET TimeZone = 'UTC';\n" + "\n".join(lines)
+
+
+def _environment() -> Environment:
+    loader = PackageLoader("relaymesh.pipeline.report", "template")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"cell": cell, "count": count, "setting": _setting}
+    return environment
+
+
+def _setting(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+def _source(name: str) -> str:
+    return (Path(__file__).parent / "template" / name).read_text(encoding="utf-8")

@@ -1,0 +1,38 @@
+"""Warehouses made by hand, and pages built from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from relaymesh.pipeline.report.page import Page
+
+Building = Callable[..., "Page"]
+MADE_AT = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """Something in every table."""
+    from tests.pipeline.report.warehouse import full, publish
+
+    return publish(tmp_path / "tables", full())
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Building:
+    """Publishes rows and builds their page."""
+    from relaymesh.pipeline.report.page import build_page
+    from relaymesh.pipeline.report.published import Published
+    from tests.pipeline.report.warehouse import publish
+
+    def page(rows: Any, **facts: Any) -> Page:
+        with Published(publish(tmp_path / "tables", rows, **facts)) as published:
+            return build_page(published, made_at=MADE_AT)
+
+    return page

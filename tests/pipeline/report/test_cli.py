@@ -1,0 +1,124 @@
+"""`relaymesh report` as a person or a script runs it."""
+
+from __future__ import annotations
+
+import json
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from relaymesh.cli.failure import Exit
+from relaymesh.cli.main import main
+from tests.cli.running import Ran
+from tests.pipeline.report.warehouse import RUN, SUMS, publish
+from tests.pipeline.runs.test_cli import relaymesh
+
+Running = Callable[..., Ran]
+
+
+@pytest.fixture
+def report(
+    warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Running:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RELAYMESH_URL", raising=False)
+
+    def run(*words: str) -> Ran:
+        capsys.readouterr()
+        code = main(["report", *words, "--warehouse", str(warehouse)])
+        return Ran(code, *capsys.readouterr())
+
+    return run
+
+
+def test_what_is_published_becomes_a_page_and_a_notebook_without_spark(
+    report: Running, tmp_path: Path
+) -> None:
+    ran = report("build", "--no-run", "--json", "--out", "here/page.html", "--notebook", "here/page.ipynb")
+    assert ran.code == Exit.OK, ran.err
+    page = tmp_path / "here" / "page.html"
+    told = ran.row
+    assert (told["report"], told["bytes"]) == (str(page), page.stat().st_size)
+    assert (told["run_id"], told["pipeline_ran"], told["balanced"]) == (RUN, False, True)
+    assert json.loads((tmp_path / "here" / "page.ipynb").read_text())["nbformat"] == 4
+
+
+def test_sums_that_do_not_add_up_are_an_exit_code_and_the_page_is_there(
+    report: Running, warehouse: Path, tmp_path: Path
+) -> None:
+    publish(warehouse, {}, reconciliation={**SUMS, "dead": 1, "balanced": True, "judged": True})
+    ran = report("build", "--no-run")
+    assert ran.code == Exit.CHECK_FAILED
+    assert "the sums do not add up" in ran.err
+    assert "✗ It does not add up" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_sql_answers_in_a_table_and_in_json(report: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = report("sql", "SELECT final_state, count(*) AS n FROM messages GROUP BY ALL ORDER BY n DESC, 1")
+    assert [line.split() for line in ran.out.splitlines()] == [
+        ["FINAL_STATE", "N"], ["acked", "6"], ["dead", "2"], ["dropped", "1"], ["pending", "1"],
+    ]  # fmt: skip
+    few = report("sql", "SELECT minute, accepted FROM throughput ORDER BY ALL", "--limit", "1", "--json")
+    assert few.row == {"minute": "2026-03-01T12:00:00Z", "accepted": 5}
+    assert "and 3 more rows: --limit 4 prints all" in few.err
+    odd = "SELECT 2::HUGEINT ** 70 AS big, 'x'::BLOB AS raw, [1] AS list, 'nan'::DOUBLE AS nan, 1.5 AS price"
+    assert report("sql", odd, "--json").code == Exit.OK
+    none = report("sql", "SELECT 1 WHERE false")
+    assert (none.out, "no rows" in none.err) == ("", True)
+
+
+def test_sql_that_is_none_or_asks_for_files_is_one_line(report: Running) -> None:
+    for query in ("SELEC 1", "SELECT * FROM read_text('/etc/hostname')", "DROP VIEW messages"):
+        ran = report("sql", query)
+        assert (ran.code, ran.out) == (Exit.USAGE, "")
+        [line] = ran.err.splitlines()
+        assert line.startswith("error: INVALID_SETTINGS: ")
+
+
+def test_tables_and_their_columns_are_described(report: Running) -> None:
+    rows = {row["table"]: row for row in report("tables", "--json").rows}
+    assert rows["message_traces"]["rows"] == 60
+    assert rows["throughput"]["description"] == "What went through each mailbox, minute by minute."
+    assert all(row["description"] for row in rows.values())
+    columns = {row["column"]: row for row in report("tables", "sizing", "--json").rows}
+    assert columns["workers_required"]["comment"] == "W = ceil(lambda_p95 / mu_worker_p50)"
+    assert "WORKERS" not in report("tables").out
+    assert report("tables", "nowhere").code == Exit.NOT_FOUND
+
+
+def test_open_shows_the_newest_report_or_says_where_it_is(
+    report: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def browser(url: str) -> bool:
+        opened.append(url)
+        return len(opened) == 1
+
+    monkeypatch.setattr(webbrowser, "open", browser)
+    assert report("open").code == Exit.NOT_FOUND
+    report("build", "--no-run", "--out", "somewhere.html")
+    page = tmp_path / "somewhere.html"
+    assert report("open", "--json").row == {"report": str(page), "opened": True}
+    assert opened == [page.as_uri()]
+    assert report("open", "--json").row["opened"] is False  # no display: the path is what helps
+
+
+def test_words_that_make_no_sense_are_refused(report: Running, tmp_path: Path) -> None:
+    assert report("build", "--sample", "--no-run").code == Exit.USAGE
+    (tmp_path / "mine" / "journal").mkdir(parents=True)
+    refused = report("build", "--sample", "--dir", str(tmp_path / "mine"))
+    assert (refused.code, "has a mesh" in refused.err) == (Exit.CONFLICT, True)
+    nowhere = report("build", "--dir", str(tmp_path / "nowhere"))
+    assert (nowhere.code, "there is no mesh in" in nowhere.err) == (Exit.NOT_FOUND, True)
+
+
+def test_what_is_missing_is_one_line_that_says_how_to_install_it(warehouse: Path) -> None:
+    missing = "import sys; sys.modules['duckdb'] = None\n"
+    ran = relaymesh("report", "sql", "SELECT 1", "--warehouse", str(warehouse), before=missing)
+    assert (ran.code, ran.out) == (Exit.USAGE, "")
+    [line] = ran.err.splitlines()
+    assert "needs duckdb, which is not installed" in line
+    assert "pip install 'relaymesh[pipeline]'" in line
