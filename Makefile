@@ -20,7 +20,7 @@ help: ## show this list
 run: $(VENV)/.runtime ## run the demo: agents, a crash, a reclaimed lease, a dead letter
 	@$(BIN)/relaymesh demo
 
-test: lint ## lint, then every test (ARGS='-k lane' picks some, JOBS=4 runs more at once)
+test: lint $(VENV)/.browser ## lint, then every test (ARGS='-k lane' picks some, JOBS=4 runs more at once)
 	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, mypy --strict and the import contracts
@@ -86,6 +86,10 @@ $(VENV)/.runtime: $(VENV)/.created requirements/build.txt requirements/runtime.t
 $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 	@echo "installing what the checks need"
 	@$(INSTALL) -r requirements/dev.txt
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.created tests/install-browser.sh
+	@tests/install-browser.sh
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.runtime requirements/bench.txt

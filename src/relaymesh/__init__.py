@@ -9,6 +9,7 @@ with Mesh("data") as mesh:
         print(delivery.content)
 """
 
+from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import (
     Closed,
     Conflict,
@@ -63,6 +64,7 @@ __all__ = [
     "Priority",
     "RateLimited",
     "Reject",
+    "RemoteSettings",
     "Retry",
     "Rule",
     "StoreLagging",
