@@ -41,6 +41,7 @@ from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
 from relaymesh.wire import api
 from relaymesh.wire.api import settings_body
+from relaymesh.wire.frames import Attempt
 from relaymesh.wire.stats import MeshStats
 
 Answer = TypeVar("Answer")
@@ -288,7 +289,7 @@ class HttpSession(RemoteSession):
         )
         results, repeated = await self._settle(request)
         stale = [_token(each.token) for each in results if each.outcome in ("lease_lost", "refused")]
-        stale = self._really_stale(stale, repeated)
+        stale = await self._really_stale(stale, repeated)
         self._held.drop(tokens)
         return stale
 
@@ -304,8 +305,8 @@ class HttpSession(RemoteSession):
         )
         results, repeated = await self._settle(api.SettleRequest(nacks=[body]))
         state: str = results[0].outcome
-        if state == "lease_lost" and repeated and self._still_ours(nack.token):
-            state = "settled"
+        if state == "lease_lost" and repeated:
+            state = "settled"  # by the first try, or by somebody else since: there is nothing more to do
         if state in RETURNED:
             self._held.returned(nack.token)
         else:
@@ -320,14 +321,21 @@ class HttpSession(RemoteSession):
         results, repeated = await self._settle(api.SettleRequest(replies=[reply]))
         result = results[0]
         if result.outcome == "lease_lost":
-            done = repeated and self._still_ours(token)
+            stale = await self._really_stale([token], repeated)
             self._held.drop([token])
-            if not done:
+            if stale:
                 raise lost(token)
             return await self.send(groups, True, None)  # done in one step: the ids are known
         _raise_refused(result)
         self._held.drop([token])
         return receipts_of([] if result.receipts is UNSET else result.receipts, first=repeated)
+
+    async def _ended(self, attempts: list[Attempt]) -> list[bool]:
+        ended = []
+        for mailbox, sequence, attempt, deadline in attempts:
+            body = api.EndedRequest(sequence=sequence, attempt=attempt, deadline_ms=deadline)
+            ended.append((await self._post(_mailbox(mailbox) + "/ended", body, api.EndedAnswer)).ended)
+        return ended
 
     async def extend(self, token: int, ms: int) -> int:
         deadline = (await self.extend_all([(token, ms)]))[0]

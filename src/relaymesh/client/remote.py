@@ -15,6 +15,7 @@ from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import format_token
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt
+from relaymesh.wire.frames import Attempt
 from relaymesh.wire.ids import IdMint
 
 Groups = Sequence[tuple[str, Sequence[Envelope]]]
@@ -53,15 +54,24 @@ class RemoteSession:
         self._time.heard(now_ms)
         self._held.drop_expired(now_ms - EXPIRED_SLACK_MS)
 
-    # A settle that is repeated because its first answer was lost may find its own work done. Until the
-    # deadline nobody but this client could have settled the token: then a stale one is a settled one.
+    # A settle that is repeated because its first answer was lost may find its own work done. Only the node
+    # can tell: a lease also ends with its time, and with a nack of what came before it in its lane.
 
-    def _still_ours(self, token: int) -> bool:
-        lease = self._held.get(token)
-        return lease is not None and lease.deadline > self.now()
+    async def _ended(self, attempts: list[Attempt]) -> list[bool]:
+        """Of each delivery, whether that attempt ended the message."""
+        raise NotImplementedError
 
-    def _really_stale(self, stale: Sequence[int], repeated: bool) -> list[int]:
-        return [token for token in stale if not (repeated and self._still_ours(token))]
+    async def _really_stale(self, stale: Sequence[int], repeated: bool) -> list[int]:
+        """Those whose message was not settled by the first try of a settle that had to be repeated."""
+        if not stale or not repeated:
+            return list(stale)
+        known = [lease for token in stale if (lease := self._held.get(token)) is not None]
+        asked = [
+            (lease.grant.mailbox, lease.entry.sequence, lease.attempt, lease.deadline) for lease in known
+        ]
+        ended = await self._ended(asked) if asked else []
+        ours = {lease.token for lease, by_us in zip(known, ended, strict=True) if by_us}
+        return [token for token in stale if token not in ours]
 
 
 def lost(token: int) -> LeaseLost:

@@ -166,16 +166,20 @@ class WebSocketSession(RemoteSession):
         else:
             frame.acks = given
         answer, repeated = await self._link.ask_again(frame)
-        stale = self._really_stale(answer.stale, repeated) if answer.stale else answer.stale
+        stale = await self._really_stale(answer.stale, repeated)
         self._held.drop(given)
-        return list(stale)
+        return stale
+
+    async def _ended(self, attempts: list[frames.Attempt]) -> list[bool]:
+        ended: list[bool] = await self._call("ended_by", frames.Attempts(attempts), list[bool])
+        return ended
 
     async def nack(self, nack: Nack) -> str:
         item = NackItem(*[getattr(nack, name) for name in NackItem.__struct_fields__])
         answer, repeated = await self._link.ask_again(Settle(self._link.next_ref(), nacks=[item]))
         state: str | None = answer.states[0]
-        if state is None and repeated and self._still_ours(nack.token):
-            state = "settled"
+        if state is None and repeated:
+            state = "settled"  # by the first try, or by somebody else since: there is nothing more to do
         if state in RETURNED:
             self._held.returned(nack.token)
         else:
@@ -190,7 +194,7 @@ class WebSocketSession(RemoteSession):
         try:
             answer, repeated = await self._link.ask_again(frames.Reply(self._link.next_ref(), token, given))
         except LeaseLost:
-            if not self._still_ours(token):
+            if await self._really_stale([token], repeated=True):
                 self._held.drop([token])
                 raise
             # The first answer was lost: both were done in one step, so the ids of the sends are known.

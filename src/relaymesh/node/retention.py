@@ -16,6 +16,7 @@ from relaymesh.node.settings import MeshSettings
 
 __all__ = ["drop_old_segments"]
 
+log = logging.getLogger("relaymesh.node")
 alert = logging.getLogger("relaymesh.alert")
 
 DAY_NS = 86_400_000_000_000
@@ -24,7 +25,18 @@ NEAR = 0.8
 
 
 def drop_old_segments(disk: Disk, settings: MeshSettings, wall_ns: int) -> list[str]:
-    """Drop what nobody needs any more, here and in the mirror; returns the names."""
+    """Drop what nobody needs any more, here and in the mirror; returns the names.
+
+    A disk that does not say who needs what keeps everything until the next time.
+    """
+    try:
+        return _drop(disk, settings, wall_ns)
+    except OSError as error:
+        log.warning("no archived segment is dropped for now: %s", error)
+        return []
+
+
+def _drop(disk: Disk, settings: MeshSettings, wall_ns: int) -> list[str]:
     before_ns = wall_ns - int(settings.archive_days * DAY_NS)
     consumers = list_consumers(disk)
     hold = _hold(consumers, settings, wall_ns)

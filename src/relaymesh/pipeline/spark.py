@@ -6,6 +6,7 @@ Connect server (`remote`); there, Java and the settings of the cluster are its o
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
@@ -89,6 +90,7 @@ def _connect(remote: str, app: str, settings: Mapping[str, str]) -> SparkSession
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     try:
+        importlib.import_module("grpc")  # where there is no main module, Spark ends the process over it
         builder = SparkSession.builder.remote(remote).appName(app)
         for name, value in settings.items():
             builder = builder.config(name, value)

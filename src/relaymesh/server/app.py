@@ -31,6 +31,7 @@ ROUTES: tuple[Operation, ...] = (
     Operation("POST", "/v1/settle", settling.settle),
     Operation("POST", "/v1/mailboxes/{mailbox:path}/receive", receiving.receive),
     Operation("POST", "/v1/mailboxes/{mailbox:path}/complete", mailboxes.complete),
+    Operation("POST", "/v1/mailboxes/{mailbox:path}/ended", mailboxes.ended),
     Operation("POST", "/v1/mailboxes/{mailbox:path}/expect", mailboxes.expect),
     Operation("POST", "/v1/mailboxes/{mailbox:path}/unexpect", mailboxes.unexpect),
     Operation("POST", "/v1/mailboxes/{mailbox:path}/reprioritise", mailboxes.reprioritise),

@@ -93,6 +93,7 @@ DETAILS: dict[tuple[str, str], Details] = {
         request=(api.ReceiveRequest,), body_required=False, query=RECEIVING
     ),
     ("POST", "/v1/mailboxes/{mailbox}/complete"): Details(request=(api.CompleteRequest,)),
+    ("POST", "/v1/mailboxes/{mailbox}/ended"): Details(request=(api.EndedRequest,)),
     ("POST", "/v1/mailboxes/{mailbox}/expect"): Details(request=(api.ExpectRequest,)),
     ("POST", "/v1/mailboxes/{mailbox}/unexpect"): Details(request=(api.ExpectRequest,)),
     ("POST", "/v1/mailboxes/{mailbox}/reprioritise"): Details(request=(api.ReprioritiseRequest,)),

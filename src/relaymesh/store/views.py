@@ -84,6 +84,10 @@ class Views:
     def message(self, msg_id: str) -> list[MessageRow]:
         return self._messages("messages_by_id", (msg_id,))
 
+    def entry(self, mailbox: str, sequence: int) -> MessageRow | None:
+        """The stay of a message in one mailbox, named by the event that began it."""
+        return next(iter(self._messages("message_entry", (sequence, mailbox))), None)
+
     def counts(self, mailbox: str | None) -> dict[State, int]:
         return dict[State, int](self._rows(QUERIES["counts"], (mailbox,)))
 

@@ -24,6 +24,8 @@ SUBPROTOCOL_JSON = "relaymesh.v1.json"
 PATH = "/v1/ws"
 
 Group = tuple[str, list[Envelope]]
+Attempt = tuple[str, int, int, int]
+"""A delivery as (mailbox, sequence, attempt, deadline)."""
 
 
 class Frame(msgspec.Struct, tag_field="op", rename="camel", omit_defaults=True, gc=False):
@@ -273,6 +275,10 @@ class Correlation(Arguments):
 class Complete(Arguments):
     mailbox: str
     sequence: int
+
+
+class Attempts(Arguments):
+    attempts: list[Attempt]
 
 
 class Reprioritise(Arguments):

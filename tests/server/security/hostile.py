@@ -121,7 +121,6 @@ CREDENTIALS = [
     post("one for reading that writes", 403, MESSAGE % '"x"', token="ro"),
     get("one for an agent that reads statistics", 403, token="coder"),
     get("the metrics without one", 401, "GET", "/metrics", token=None),
-    get("the description without one", 401, "GET", "/openapi.json", token=None),
     Hostile("in a trailer", in_a_trailer, (401,)),
     ws("a websocket without one", 401, token=None),
     ws("a websocket with one in its address", 400, path="/v1/ws?token=x", token=None),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from relaymesh.errors import InvalidEnvelope, NotFound
 from relaymesh.kernel.entry import STATE_NAMES, Entry
 from relaymesh.server.exchange import Exchange
+from relaymesh.server.outcome import ended_by
 from relaymesh.server.portion import portion
 from relaymesh.wire.api import (
     BreakerRequest,
     ChangedAnswer,
     CompleteAnswer,
     CompleteRequest,
+    EndedAnswer,
+    EndedRequest,
     EntryBody,
     ExpectRequest,
     ForceDelayedRequest,
@@ -103,6 +108,14 @@ async def complete(exchange: Exchange) -> CompleteAnswer:
     mailbox = _owned(exchange)
     request = await exchange.decode(CompleteRequest)
     return CompleteAnswer(waits=await exchange.served.session.complete(mailbox, request.sequence))
+
+
+async def ended(exchange: Exchange) -> EndedAnswer:
+    """Whether an attempt ended its message: for a client whose settle was not answered."""
+    mailbox = _owned(exchange)
+    request = await exchange.decode(EndedRequest)
+    asked = [(mailbox, request.sequence, request.attempt, request.deadline_ms)]
+    return EndedAnswer(ended=(await asyncio.to_thread(ended_by, exchange.served, asked))[0])
 
 
 async def expect(exchange: Exchange) -> MailboxAnswer:

@@ -3,7 +3,7 @@
 | needs | calls |
 |---|---|
 | `agent` | deliver_due |
-| `agent`, and the mailbox | open_mailbox, subscribe, unsubscribe, expect, unexpect, complete |
+| `agent`, and the mailbox | open_mailbox, subscribe, unsubscribe, expect, unexpect, complete, ended_by |
 | `agent`, and its own name | register, drain |
 | `read` | stats, dead_letters, letters; peek, unless the mailbox is the credential's |
 | `write` | redrive, purge, reprioritise, set_breaker, force_delayed |
@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ import msgspec
 from relaymesh.errors import InvalidEnvelope, NotFound
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.server.outcome import ended_by
 from relaymesh.server.ws.operations import Operations
 from relaymesh.wire import frames
 from relaymesh.wire.envelope import check_envelope
@@ -54,6 +56,12 @@ async def _unexpect(on: Operations, given: frames.Correlation) -> None:
 
 async def _complete(on: Operations, given: frames.Complete) -> bool:
     return await on.served.session.complete(on.mailbox(given.mailbox), given.sequence)
+
+
+async def _ended_by(on: Operations, given: frames.Attempts) -> list[bool]:
+    for mailbox in {mailbox for mailbox, *_ in given.attempts}:
+        on.mailbox(mailbox)
+    return await asyncio.to_thread(ended_by, on.served, given.attempts)
 
 
 async def _register(on: Operations, given: frames.Register) -> None:
@@ -202,6 +210,7 @@ CALLS: dict[str, Row] = {
     "expect": Row("agent", frames.Correlation, _expect),
     "unexpect": Row("agent", frames.Correlation, _unexpect),
     "complete": Row("agent", frames.Complete, _complete),
+    "ended_by": Row("agent", frames.Attempts, _ended_by),
     "register": Row("agent", frames.Register, _register),
     "drain": Row("agent", frames.OfAgent, _drain),
     "stats": Row("read", frames.Nothing, _stats),
@@ -218,7 +227,7 @@ CALLS: dict[str, Row] = {
 }
 
 
-READING = frozenset({"stats", "peek", "dead_letters", "letters"})
+READING = frozenset({"ended_by", "stats", "peek", "dead_letters", "letters"})
 """Calls that write nothing."""
 
 

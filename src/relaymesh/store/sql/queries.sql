@@ -114,6 +114,9 @@ SELECT {columns} FROM messages
 WHERE +state = ?3 AND mailbox = coalesce(?1, mailbox)
 ORDER BY sequence DESC LIMIT ?2
 
+-- name: message_entry
+SELECT {columns} FROM messages WHERE sequence = ?1 AND mailbox = ?2
+
 -- name: messages_by_id
 SELECT {columns} FROM messages
 WHERE sequence IN (SELECT sequence FROM idempotency WHERE idempotency_key = ?1)

@@ -15,6 +15,7 @@ tokens, sequences and the machine's clocks.
     S id mailbox token outcome begun                                           the answer to a settle
     L id mailbox reason attempts digest                                        a dead letter, at the end
     Z mailbox accepted acked dropped dead pending                              a mailbox's books, at the end
+    B awake                                                                    a server has started
     F words                                                                    what no worker should see
 
 Times are milliseconds: `awake` does not count while the machine sleeps, `elapsed` does, `wall` may jump.
@@ -135,6 +136,7 @@ class Books:
     letters: dict[Place, Letter] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
 
     def read(self, run: int, lines: Iterable[str]) -> None:
         for line in lines:
@@ -143,6 +145,8 @@ class Books:
             kind, *words = line.split()
             if kind == "F":
                 self.faults.append(f"run {run}: {' '.join(words)}")
+            elif kind == "B":
+                self.starts.append(int(words[0]))
             elif kind == "Z":
                 self.accounts[words[0]] = Account(*map(int, words[1:]))
             else:
@@ -437,13 +441,17 @@ def _stale(books: Books) -> Iterator[str]:
 
 
 def _late(books: Books) -> Iterator[tuple[Place, str, int, int]]:
-    """Settles begun when the lease had surely ended: it began before the delivery was seen."""
+    """Settles begun when the lease had surely ended: it began before the delivery was seen.
+
+    The leases of a server's clients begin anew with each of its starts.
+    """
     for place, deliveries in books.deliveries.items():
         for each in deliveries:
             answer = books.settled.get((place, each.token))
             if answer is None or not each.lease_ms:
                 continue
-            held = answer.begun - each.awake
+            since = max([each.awake, *(start for start in books.starts if start <= answer.begun)])
+            held = answer.begun - since
             if held > each.lease_ms + STALE_SLACK_MS:
                 yield place, answer.outcome, held, each.lease_ms
 

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from relaymesh.testing.torture.child import Child, Ended, Silent
+from relaymesh.testing.torture.ledger import awake_ms
 from relaymesh.testing.torture.plan import Cycle, Deed
 from relaymesh.testing.torture.served import NotServed, Served
 from relaymesh.testing.torture.torture import READY_S_MAX, STOP_S_MAX, Failed, Settings, Torture
 from relaymesh.testing.torture.worker import Orders
 
 CLIENTS = 2
+SERVER_LEDGER = "000000.000"
 TYPICAL_START_S = 1.0
 
 
@@ -87,6 +89,8 @@ class RemoteTorture(Torture):
 
     def _start_server(self) -> None:
         self.verdict.recoveries_ms.append(self._served.start())
+        with (self.settings.ledgers / SERVER_LEDGER).open("a", encoding="ascii") as ledger:
+            ledger.write(f"B {awake_ms()}\n")
 
     # -- what is done to the server
 

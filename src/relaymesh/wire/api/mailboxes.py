@@ -143,6 +143,20 @@ class CompleteAnswer(Answer, frozen=True):
     waits: bool
 
 
+class EndedRequest(Request, frozen=True):
+    """Which attempt is asked about: after a settle whose answer was lost."""
+
+    sequence: Annotated[int, Meta(description="The event that accepted the message.", ge=0, le=1 << 62)]
+    attempt: Annotated[int, Meta(description="The delivery's attempt.", ge=1, le=1 << 31)]
+    deadline_ms: Annotated[int, Meta(description="When its lease ended, mesh time.", ge=0, le=1 << 62)]
+
+
+class EndedAnswer(Answer, frozen=True):
+    """Whether that attempt acked or dropped the message."""
+
+    ended: bool
+
+
 class ExpectRequest(Request, frozen=True):
     """Keep answers with this correlation id apart for whoever receives by it; or do so no longer."""
 
