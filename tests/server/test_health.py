@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import re
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,20 @@ async def test_health_and_readiness_need_no_token_and_say_nothing_of_the_data(tm
             answer = await anybody.get("/readyz")
             assert (answer.status_code, answer.json()["reasons"]) == (503, ["the node is stopping"])
             assert (await anybody.get("/healthz")).status_code == 200
+
+
+async def test_documents_need_no_token_and_the_page_may_have_its_own_style_alone(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        anybody = httpx.AsyncClient(transport=httpx.ASGITransport(api.app), base_url=URL)
+        async with anybody:
+            for path in ("/openapi.json", "/asyncapi.json", "/schemas/envelope.schema.json"):
+                assert (await anybody.get(path)).status_code == 200
+            page = await anybody.get("/docs")
+            style = re.search(r"<style>(.*?)</style>", page.text, re.DOTALL)
+            assert style is not None
+            digest = b64encode(sha256(style[1].encode()).digest()).decode()
+            assert f"style-src 'sha256-{digest}'" in page.headers["content-security-policy"]
+            assert (await anybody.post("/docs")).status_code == 401
 
 
 async def test_a_journal_that_failed_is_503_and_not_ready(tmp_path: Path) -> None:

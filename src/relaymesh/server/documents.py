@@ -5,20 +5,28 @@ None of it holds data of the mesh, so none of it needs a credential.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
+from hashlib import sha256
 
 import msgspec
 
 from relaymesh.server.asyncapi import asyncapi
 from relaymesh.server.exchange import Exchange, Reply
 from relaymesh.server.openapi import openapi
-from relaymesh.server.reference_page import reference_page
+from relaymesh.server.reference_page import STYLE, reference_page
 from relaymesh.server.routing import Operation
 from relaymesh.server.schemas import SCHEMA_FILES, as_text, schemas
 
 HTML = b"text/html; charset=utf-8"
 SCHEMA = b"application/schema+json"
 
+PAGE_POLICY = (
+    b"content-security-policy",
+    b"default-src 'none'; style-src 'sha256-%s'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    % b64encode(sha256(STYLE.encode()).digest()),
+)
+"""The page may have its own style, and nothing else."""
 PATHS = ("/openapi.json", "/asyncapi.json", "/docs", *(f"/schemas/{name}" for name in SCHEMA_FILES))
 """Open to everybody."""
 
@@ -47,7 +55,7 @@ class Documents:
         return {
             "/openapi.json": Reply(200, msgspec.json.encode(document)),
             "/asyncapi.json": Reply(200, msgspec.json.encode(asyncapi())),
-            "/docs": Reply(200, reference_page(document).encode(), HTML),
+            "/docs": Reply(200, reference_page(document).encode(), HTML, (PAGE_POLICY,)),
             **{
                 f"/schemas/{name}": Reply(200, as_text(schema).encode(), SCHEMA)
                 for name, schema in schemas().items()
