@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from relaymesh.errors import InvalidEnvelope, MeshError, PayloadTooLarge
 from relaymesh.kernel.envelope import Encoding
-from relaymesh.wire.content import check_json, decode_content, encode_content
+from relaymesh.wire.content import check_json, decode_content, encode_content, plainly_sound
 
 UNSOUND: dict[str, bytes] = {
     "nothing": b"",
@@ -217,3 +217,54 @@ def test_structs_and_other_plain_things_are_written_as_json_sees_them() -> None:
     assert decode_content(*encode_content([Point(1.0), (1, 2), {3}])) == [{"x": 1.0, "y": None}, [1, 2], [3]]
     with pytest.raises(InvalidEnvelope):
         encode_content(Point(math.nan))
+
+
+# -- many at once -----------------------------------------------------------------------------
+
+MISLEADING = [
+    [b"1,2", b"[3", b"4]"],
+    [b"1\n2", b"[3,", b"4]"],
+    [b"1\n2", b'"3', b'4"'],
+    [b"1", b"", b"2\n3"],
+    [b"1\n2"],
+    [b"", b""],
+    [b"1", b'{"a":1,"a":1}'],
+    [b"1", b"[" * 65 + b"]" * 65],
+    [b'["]",' * 70 + b"1" + b',"["]' * 70],
+    [b'"\xff"', b"1"],
+]
+
+
+@pytest.mark.parametrize("texts", MISLEADING)
+def test_texts_that_are_sound_only_together_are_not_plainly_sound(texts: list[bytes]) -> None:
+    assert not plainly_sound(texts)
+
+
+def test_what_our_encoder_wrote_is_plainly_sound() -> None:
+    values: list[Any] = [{"a": [1, {"b": "\n{["}]}, "x", 1.5, None, [], {"ü": True}]
+    assert plainly_sound([msgspec.json.encode(value) for value in values])
+
+
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [*UNSOUND.values(), b"1", b"[3", b"4]", b'"', b"{}", b"\n", b",", b'{"a":1}', b"[1,2]"]
+        ),
+        st.binary(max_size=4),
+    ),
+    max_size=6,
+)
+
+
+@given(PIECES)
+@settings(deadline=None)
+def test_what_is_plainly_sound_together_is_sound_one_by_one(texts: list[bytes]) -> None:
+    if plainly_sound(texts):
+        for text in texts:
+            check_json(text)
+
+
+def test_raw_json_is_checked_like_any_from_outside() -> None:
+    assert encode_content(msgspec.Raw(b'{"a": 1}')) == (b'{"a": 1}', Encoding.JSON)
+    with pytest.raises(InvalidEnvelope):
+        encode_content(msgspec.Raw(b"{not json"))

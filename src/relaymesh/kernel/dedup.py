@@ -60,15 +60,17 @@ class Admitted:
         """The entries are gone; their ids stay."""
         known = self.of(target)
         order = self._order
+        stored_through = self.stored_through
         for entry in entries:
-            envelope = entry.envelope
-            if entry.sequence < self.stored_through:
-                del known[envelope.id]
-                self.horizon = max(self.horizon, entry.accepted_at)
+            envelope, at = entry.envelope, entry.accepted_at
+            id, delay = envelope.id, envelope.delay_ms
+            if entry.sequence < stored_through:
+                del known[id]
+                self.horizon = max(self.horizon, at)
                 continue
-            seen = Seen(entry.sequence, entry.accepted_at, digest_of(envelope.content), 1, entry.scheduled_at)
-            known[envelope.id] = seen
-            order.append((seen, target, envelope.id))
+            due = at + delay if delay > 0 else at
+            seen = known[id] = Seen(entry.sequence, at, digest_of(envelope.content), 1, due)
+            order.append((seen, target, id))
 
     def remember(self, target: str, id: str, seen: Seen) -> None:
         self.of(target)[id] = seen

@@ -30,7 +30,7 @@ from relaymesh.node.projector import InlineProjector, Projector
 from relaymesh.node.retention import drop_old_segments
 from relaymesh.node.rng import Rng, system_rng
 from relaymesh.node.settings import MeshSettings
-from relaymesh.wire.ids import IdMint, uuid7_ms
+from relaymesh.wire.ids import IdMint, made_otherwise
 from relaymesh.wire.snapshot import encode_piece
 
 log = logging.getLogger("relaymesh.node")
@@ -160,12 +160,11 @@ class Node:
         admitted = self.core.kernel.state.admitted
         if self.store is None or admitted.horizon < 0:
             return None
-        horizon = admitted.horizon
+        horizon, latest = admitted.horizon, self.time.now() + ID_CLOCK_SLACK_MS
         keys = [
-            (target, envelope.id)
+            (target, id)
             for target, envelopes in targets
-            for envelope in envelopes
-            if not _surely_newer(envelope.id, horizon, self.time.now())
+            for id in made_otherwise([envelope.id for envelope in envelopes], horizon, latest)
         ]
         while keys:
             try:
@@ -337,9 +336,3 @@ class Node:
         if forced:
             log.info("delivered %d delayed messages at the stop", forced)
         self.core.sync()
-
-
-def _surely_newer(id: str, horizon: int, now: int) -> bool:
-    """A UUIDv7 made after the horizon was never admitted before it, unless its maker's clock is far off."""
-    made = uuid7_ms(id)
-    return made is not None and horizon < made <= now + ID_CLOCK_SLACK_MS

@@ -22,10 +22,13 @@ DEPTH_MAX = 64
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NO_OPENING = bytes(set(range(256)) - set(b"[{\n"))
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_encode_lines = msgspec.json.Encoder().encode_lines
+_decode_lines = msgspec.json.Decoder().decode_lines
 
 
 def encode_content(content: Any, limit: int = PAYLOAD_BYTES_MAX) -> tuple[bytes, int]:
@@ -34,6 +37,8 @@ def encode_content(content: Any, limit: int = PAYLOAD_BYTES_MAX) -> tuple[bytes,
         data = bytes(content)
         check_size(data, limit)
         return data, Encoding.BYTES
+    if isinstance(content, msgspec.Raw):
+        return check_json(bytes(content), limit), Encoding.JSON
     try:
         data = _encode(content)
     except RecursionError:
@@ -70,6 +75,23 @@ def check_sound(data: bytes, *, what: str = "content", depth: int = DEPTH_MAX) -
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
         raise InvalidEnvelope(f"{what} is not sound JSON: {error}") from None
     return data
+
+
+def plainly_sound(texts: list[bytes]) -> bool:
+    """Whether it is plain that each is sound JSON, seen in one look at all: a third of the cost.
+
+    Text that encodes to itself line by line holds one value a line, as the encoder writes it: complete, in
+    UTF-8, no key twice, no newline within. With as many lines as texts, each text is one of them. None has
+    more than DEPTH_MAX opening brackets, so none is too deep. A wrong no costs time only; a yes is a proof.
+    """
+    lines = b"\n".join(texts) + b"\n"
+    try:
+        values = _decode_lines(lines)
+        if len(values) != len(texts) or _encode_lines(values) != lines:
+            return False
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
+        return False
+    return max(map(len, lines.translate(None, _NO_OPENING).split(b"\n"))) <= DEPTH_MAX
 
 
 def decode_content(data: bytes, encoding: int) -> Any:

@@ -7,7 +7,7 @@ in Python they are `sender`, `correlation_id`, `requires_ack`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,7 +25,13 @@ from relaymesh.kernel.envelope import (
     Envelope,
 )
 from relaymesh.kernel.moment import iso
-from relaymesh.wire.content import PAYLOAD_BYTES_MAX, check_json, decode_content, encode_content
+from relaymesh.wire.content import (
+    PAYLOAD_BYTES_MAX,
+    check_json,
+    decode_content,
+    encode_content,
+    plainly_sound,
+)
 
 ID_LENGTH_MAX = 128
 TAGS_MAX = 64
@@ -79,18 +85,28 @@ def build_envelope(
     )
 
 
-def check_envelope(envelope: Envelope, limit: int = PAYLOAD_BYTES_MAX) -> None:
+def check_envelopes(envelopes: Sequence[Envelope], limit: int = PAYLOAD_BYTES_MAX) -> None:
+    """Raise unless each of these is sound; the first that is not is named."""
+    sound = plainly_sound([envelope.content for envelope in envelopes if envelope.encoding == 0])
+    for envelope in envelopes:
+        check_envelope(envelope, limit, sound=sound)
+
+
+def check_envelope(envelope: Envelope, limit: int = PAYLOAD_BYTES_MAX, *, sound: bool = False) -> None:
     """Raise unless this envelope of a stranger is one that `build_envelope` could have made.
 
-    Its fields have the right types already: a decoder saw to that.
+    Its fields have the right types already: a decoder saw to that. `sound`: its JSON is known to be.
     """
-    check_id(envelope.id)
+    id = envelope.id
+    if not (0 < len(id) <= ID_LENGTH_MAX and id.isprintable()):
+        check_id(id)
+    if len(envelope.content) > limit:
+        raise PayloadTooLarge(f"content has {len(envelope.content)} bytes; the limit is {limit}")
     if envelope.encoding == 0:
-        check_json(envelope.content, limit)
+        if not sound:
+            check_json(envelope.content, limit)
     elif envelope.encoding != 1:
         raise InvalidEnvelope(f"encoding must be 0 (JSON) or 1 (bytes), not {envelope.encoding}")
-    elif len(envelope.content) > limit:
-        raise PayloadTooLarge(f"content has {len(envelope.content)} bytes; the limit is {limit}")
     if astuple(envelope)[_OPTIONS] != _NO_OPTIONS:  # most messages say nothing but their content
         _check_options(envelope, limit)
 
@@ -278,6 +294,7 @@ def envelope_json(envelope: Envelope, to: str, accepted_at: int, retry_count: in
 __all__ = [
     "build_envelope",
     "check_envelope",
+    "check_envelopes",
     "check_id",
     "check_json",
     "check_text",

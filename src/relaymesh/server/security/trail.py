@@ -25,7 +25,9 @@ class Trail:
     def __init__(self, audit: AuditLog, arrival: Arrival, principal: Principal | None) -> None:
         self._audit = audit
         self._arrival = arrival
-        self._principal = principal
+        self._token = "" if principal is None else principal.token_id
+        self._label = "" if principal is None else principal.label
+        self._agents = "" if principal is None else ",".join(sorted(principal.agents))
 
     @property
     def remote_addr(self) -> str:
@@ -42,15 +44,14 @@ class Trail:
         suppressed: int = 0,
     ) -> None:
         """Have `event` audited: what was done, and with which status it was answered."""
-        principal, arrival = self._principal, self._arrival
-        agents = principal.agents if principal is not None else frozenset()
+        arrival = self._arrival
         self._audit.append(
             AuditEvent(
                 event=event,
                 at=self._audit.now_ms(),
-                token=principal.token_id if principal is not None else "",
-                label=principal.label if principal is not None else "",
-                agent=agent or ",".join(sorted(agents)),
+                token=self._token,
+                label=self._label,
+                agent=agent or self._agents,
                 method=arrival.method,
                 route=route,
                 path=arrival.path,

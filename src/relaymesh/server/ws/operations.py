@@ -18,7 +18,7 @@ from relaymesh.server.security.principal import RESERVED_NAMES, Principal
 from relaymesh.server.served import Served
 from relaymesh.server.ws.sessions import Session
 from relaymesh.wire import frames
-from relaymesh.wire.envelope import check_envelope
+from relaymesh.wire.envelope import check_envelopes
 from relaymesh.wire.types import check_queued
 
 PLAIN_TYPE = "message"
@@ -112,8 +112,8 @@ class Operations:
         """Sound, in the name of the credential, and such as may go from there to `to`; None is a topic."""
         limit = self._node.payload_bytes_max
         senders = self._senders
+        check_envelopes(envelopes, limit)
         for envelope in envelopes:
-            check_envelope(envelope, limit)
             sender = senders.get(envelope.sender)
             if sender is None:
                 if len(senders) >= NAMES_MAX:
@@ -163,6 +163,8 @@ class Operations:
         return leases
 
     async def _within_bytes(self, leases: list[Lease]) -> list[Lease]:
+        if sum([len(lease.envelope.content) for lease in leases]) <= RECEIVE_BYTES_MAX:
+            return leases
         size = 0
         for i, lease in enumerate(leases):
             size += len(lease.envelope.content)
@@ -185,21 +187,23 @@ class Operations:
             *[nack.token for nack in frame.nacks],
             *[token for token, _ in frame.extends],
         ]
-        foreign = [token for token in named if token not in self.session.granted]
-        own = await self._own(foreign) if foreign else {}
-        allowed = self.session.granted.keys() | own
+        granted = self.session.granted
+        foreign = [token for token in named if token not in granted]
+        refused = set(foreign) - await self._own(foreign) if foreign else set()
         answer = frames.Settled(frame.ref)
         for tokens, drop in ((frame.acks, False), (frame.drops, True)):
-            answer.stale += [token for token in tokens if token not in allowed]
-            usable = [token for token in tokens if token in allowed] if foreign else tokens
+            usable = tokens
+            if refused:
+                answer.stale += [token for token in tokens if token in refused]
+                usable = [token for token in tokens if token not in refused]
             if usable:
                 answer.stale += await self._node.ack(usable, durable=frame.durable, drop=drop)
         if frame.releases:
-            await self._node.release([token for token in frame.releases if token in allowed])
+            await self._node.release([token for token in frame.releases if token not in refused])
         if frame.nacks:
-            answer.states = await asyncio.gather(*[self._nack(nack, allowed) for nack in frame.nacks])
+            answer.states = await asyncio.gather(*[self._nack(nack, refused) for nack in frame.nacks])
         if frame.extends:
-            answer.deadlines = await self._extend(frame.extends, allowed)
+            answer.deadlines = await self._extend(frame.extends, refused)
         self.settled([*frame.acks, *frame.drops, *frame.releases, *[nack.token for nack in frame.nacks]])
         return answer
 
@@ -208,8 +212,8 @@ class Operations:
         mailboxes = await self._node.mailbox_of(tokens)
         return {token for token, mailbox in mailboxes.items() if self.principal.may_receive(mailbox)}
 
-    async def _nack(self, item: frames.NackItem, allowed: set[int]) -> str | None:
-        if item.token not in allowed:
+    async def _nack(self, item: frames.NackItem, refused: set[int]) -> str | None:
+        if item.token in refused:
             return None
         nack = Nack(*[getattr(item, name) for name in frames.NackItem.__struct_fields__])
         try:
@@ -217,8 +221,8 @@ class Operations:
         except LeaseLost:
             return None
 
-    async def _extend(self, extends: list[tuple[int, int]], allowed: set[int]) -> list[int | None]:
-        usable = [each for each in extends if each[0] in allowed]
+    async def _extend(self, extends: list[tuple[int, int]], refused: set[int]) -> list[int | None]:
+        usable = [each for each in extends if each[0] not in refused]
         deadlines = dict(
             zip([token for token, _ in usable], await self._node.extend_all(usable), strict=True)
         )
