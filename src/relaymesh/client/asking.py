@@ -9,9 +9,8 @@ from typing import Any, Self, TypeVar
 import httpx
 import msgspec
 
-from relaymesh.client.problem import error_of
-from relaymesh.errors import InvalidSettings, MeshError, Unreachable
-from relaymesh.wire.api import ProblemBody
+from relaymesh.client.problem import problem_error
+from relaymesh.errors import InvalidSettings, Unreachable
 
 Answer = TypeVar("Answer")
 ANSWER_S = 30.0
@@ -59,7 +58,10 @@ class Asking:
             ) from error
         if response.is_success:
             return msgspec.json.decode(response.content, type=answer)
-        raise _refusal(response)
+        refusal = problem_error(response.status_code, response.content)
+        raise refusal or Unreachable(
+            f"what answers at {response.url.host} is no node: HTTP {response.status_code}"
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -71,11 +73,3 @@ class Asking:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _refusal(response: httpx.Response) -> MeshError:
-    try:
-        problem = msgspec.json.decode(response.content, type=ProblemBody)
-    except msgspec.MsgspecError:
-        return Unreachable(f"what answers at {response.url.host} is no node: HTTP {response.status_code}")
-    return error_of(problem.code, problem.detail, problem.hint, authenticated=response.status_code == 403)

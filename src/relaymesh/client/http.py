@@ -28,7 +28,7 @@ from relaymesh.client.messages import (
     receipts_of,
     topic_body,
 )
-from relaymesh.client.problem import error_of
+from relaymesh.client.problem import error_of, problem_error
 from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, lost
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import Closed, InvalidSettings, MeshError, PayloadTooLarge, Unreachable
@@ -426,18 +426,8 @@ def _check(response: httpx.Response) -> None:
     """Raise what the node raised."""
     if response.status_code < 400:
         return
-    try:
-        problem = msgspec.json.decode(response.content, type=api.ProblemBody)
-    except msgspec.MsgspecError:
-        raise Unreachable(f"status {response.status_code} from something that is no node") from None
-    after = None if problem.retry_after_ms is UNSET else problem.retry_after_ms
-    raise error_of(
-        problem.code,
-        problem.detail,
-        problem.hint,
-        retry_after_ms=after,
-        authenticated=response.status_code == 403,
-    )
+    error = problem_error(response.status_code, response.content)
+    raise error or Unreachable(f"status {response.status_code} from something that is no node")
 
 
 def _is_away(error: MeshError) -> bool:

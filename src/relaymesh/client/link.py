@@ -28,7 +28,7 @@ from websockets.exceptions import (
 from websockets.typing import Subprotocol
 
 from relaymesh.client.discovery import Find
-from relaymesh.client.problem import error_of
+from relaymesh.client.problem import error_of, problem_of
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import (
     Closed,
@@ -311,10 +311,10 @@ class Link:
         """What a node that does not open the connection means by it."""
         status = refused.response.status_code
         if status in (401, 403) and not (self._find is not None and self._welcome is not None):
-            detail, hint = _words(refused.response.body)
+            problem = problem_of(refused.response.body or b"")
             return Unauthorized(
-                detail or f"the node at {self.url} does not accept this token",
-                hint=hint or None,
+                f"the node at {self.url} does not accept this token" if problem is None else problem.detail,
+                hint=None if problem is None else problem.hint or None,
                 authenticated=status == 403,
             )
         if status == 404:
@@ -433,12 +433,3 @@ def _error(problem: Problem) -> MeshError:
         retry_after_ms=problem.retry_after_ms,
         authenticated=problem.authenticated,
     )
-
-
-def _words(body: bytes | bytearray | None) -> tuple[str, str]:
-    """The detail and hint of a problem document, if it is one."""
-    try:
-        document = msgspec.json.decode(body or b"", type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return "", ""
-    return str(document.get("detail", "")), str(document.get("hint", ""))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+from msgspec import UNSET
+
 from relaymesh import errors
 from relaymesh.errors import MeshError, RateLimited, Unauthorized
+from relaymesh.wire.api import ProblemBody
 
 
 def _by_code() -> dict[str, type[MeshError]]:
@@ -31,3 +35,25 @@ def error_of(
     if issubclass(kind, RateLimited):
         return kind(detail, hint=hint or None, retry_after=(retry_after_ms or 1000) / 1000)
     return kind(detail, hint=hint or None)
+
+
+def problem_of(content: bytes | bytearray) -> ProblemBody | None:
+    """The problem document (RFC 9457) of an answer; None where there is none, as from a proxy in between."""
+    try:
+        return msgspec.json.decode(content, type=ProblemBody)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def problem_error(status: int, content: bytes) -> MeshError | None:
+    """What the node raised, by its answer over HTTP; None when whoever answered is no node."""
+    problem = problem_of(content)
+    if problem is None:
+        return None
+    return error_of(
+        problem.code,
+        problem.detail,
+        problem.hint,
+        retry_after_ms=None if problem.retry_after_ms is UNSET else problem.retry_after_ms,
+        authenticated=status == 403,
+    )
