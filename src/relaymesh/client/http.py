@@ -35,7 +35,7 @@ from relaymesh.errors import Closed, InvalidSettings, MeshError, PayloadTooLarge
 from relaymesh.kernel.address import DEFAULT_NAMESPACE, name_of, namespace_of
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry, Lease, format_token
+from relaymesh.kernel.entry import Entry, Lease, format_token, parse_token
 from relaymesh.kernel.envelope import Encoding, Envelope
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
@@ -454,8 +454,9 @@ def _texts(tokens: Any) -> list[str]:
 
 
 def _token(text: str) -> int:
-    _, epoch, counter = text.split(".")
-    return int(epoch) << 40 | int(counter)
+    token = parse_token(text)
+    assert token is not None, "the answer's type has checked its form"
+    return token
 
 
 def _quoted(name: str) -> str:
