@@ -337,12 +337,6 @@ class HttpSession(RemoteSession):
             ended.append((await self._post(_mailbox(mailbox) + "/ended", body, api.EndedAnswer)).ended)
         return ended
 
-    async def extend(self, token: int, ms: int) -> int:
-        deadline = (await self.extend_all([(token, ms)]))[0]
-        if deadline is None:
-            raise lost(token)
-        return deadline
-
     async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
         bodies = [api.ExtendBody(token=format_token(token), ms=ms) for token, ms in extends]
         results, _ = await self._settle(api.SettleRequest(extends=bodies))

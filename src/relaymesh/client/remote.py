@@ -54,6 +54,16 @@ class RemoteSession:
         self._time.heard(now_ms)
         self._held.drop_expired(now_ms - EXPIRED_SLACK_MS)
 
+    async def extend(self, token: int, ms: int) -> int:
+        deadline = (await self.extend_all([(token, ms)]))[0]
+        if deadline is None:
+            raise lost(token)
+        return deadline
+
+    async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
+        """Deadlines of (token, ms); None for a lease that is lost."""
+        raise NotImplementedError
+
     # A settle that is repeated because its first answer was lost may find its own work done. Only the node
     # can tell: a lease also ends with its time, and with a nack of what came before it in its lane.
 

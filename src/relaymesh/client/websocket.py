@@ -203,12 +203,6 @@ class WebSocketSession(RemoteSession):
         self._held.drop([token])
         return receipts_from(envelopes, answer.receipts, first=repeated)
 
-    async def extend(self, token: int, ms: int) -> int:
-        deadline = (await self.extend_all([(token, ms)]))[0]
-        if deadline is None:
-            raise lost(token)
-        return deadline
-
     async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
         answer = await self._link.ask(Settle(self._link.next_ref(), extends=list(extends)))
         deadlines: list[int | None] = answer.deadlines
