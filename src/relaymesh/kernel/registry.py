@@ -1,4 +1,4 @@
-"""The registry: agents that joined, and what each said of itself. Durable; who is there now is not.
+"""Who joined: agents, and what each said of itself. Durable; who is there now is not.
 
 A registered agent has a mailbox. Registering again replaces what it said before and ends a drain;
 saying the same again writes nothing, so a client may do it at every connection.
