@@ -7,16 +7,13 @@ the next sync; all that became due with it is handed over by a single call into 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from relaymesh.errors import LeaseLost, MailboxFull, MeshError
 from relaymesh.journal.bell import Bell
-from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.kernel.commands import (
     Ack,
     Command,
@@ -46,7 +43,7 @@ from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt, Step
 from relaymesh.node.core import Core, Receiver, Ticket, marks_of
-from relaymesh.node.local import ROOM_POLL_S, Groups, first_entries, mailboxes_of
+from relaymesh.node.local import ROOM_POLL_S, Groups, InProcess, first_entries, mailboxes_of
 from relaymesh.node.node import Node
 from relaymesh.node.stats import stats_of
 from relaymesh.wire.stats import MeshStats
@@ -125,36 +122,14 @@ class _AsyncReceiver(Receiver, eq=False, kw_only=True):
             self.future.set_exception(type(error)(error.message))
 
 
-class AsyncLocalSession:
+class AsyncLocalSession(InProcess):
     """Calls on a node in this process, awaited. Belongs to the loop it was opened on."""
 
-    namespace = DEFAULT_NAMESPACE
-
     def __init__(self, node: Node) -> None:
-        self.node = node
-        self.holder = f"process-{os.getpid()}"
-        self._core = node.core
+        super().__init__(node)
         self._loop = asyncio.get_running_loop()
         self._core.on_release = self._release_on_loop
         self._commits = CommitThread(node.core)
-        self.payload_bytes_max = node.settings.payload_bytes_max
-        self.now = node.time.now
-        """Mesh time, in milliseconds."""
-
-    @property
-    def path(self) -> Path | None:
-        """The data directory; None in memory."""
-        return self.node.path
-
-    @property
-    def failed(self) -> bool:
-        """The journal failed, or the mesh is closed: no call succeeds any more."""
-        return self._core.failure is not None
-
-    @property
-    def forked(self) -> bool:
-        """This is a forked child's copy: everything here is the parent's."""
-        return self._core.forked
 
     def _release_on_loop(self, released: list[tuple[Ticket, MeshError | None]]) -> None:
         try:
@@ -207,9 +182,6 @@ class AsyncLocalSession:
         return dropped
 
     # -- sending
-
-    def new_ids(self, count: int) -> list[str]:
-        return self.node.new_ids(count)
 
     async def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
         return await self._when_room(lambda: self.node.prepare_send(groups, minted), timeout)

@@ -68,8 +68,8 @@ class Pull(Receiver, eq=False, kw_only=True):
         self.core.submit(Forgo(self.mailbox, self))
 
 
-class LocalSession:
-    """Calls on a node in this process. Thread-safe."""
+class InProcess:
+    """What a session on a node in this process says of it, whether its calls are awaited or not."""
 
     namespace = DEFAULT_NAMESPACE
 
@@ -77,7 +77,6 @@ class LocalSession:
         self.node = node
         self.holder = f"process-{os.getpid()}"
         self._core = node.core
-        self._execute = node.core.execute
         self.payload_bytes_max = node.settings.payload_bytes_max
         self.now = node.time.now
         """Mesh time, in milliseconds."""
@@ -97,6 +96,17 @@ class LocalSession:
         """This is a forked child's copy: everything here is the parent's."""
         return self._core.forked
 
+    def new_ids(self, count: int) -> list[str]:
+        return self.node.new_ids(count)
+
+
+class LocalSession(InProcess):
+    """Calls on a node in this process. Thread-safe."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._execute = node.core.execute
+
     # -- mailboxes
 
     def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
@@ -110,9 +120,6 @@ class LocalSession:
         return dropped
 
     # -- sending
-
-    def new_ids(self, count: int) -> list[str]:
-        return self.node.new_ids(count)
 
     def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
         return self._when_room(lambda: self.node.prepare_send(groups, minted), timeout)
