@@ -19,13 +19,12 @@ from relaymesh.cli.nodes import agent_path, node_of
 from relaymesh.cli.options import Call, begin
 from relaymesh.cli.table import Column
 from relaymesh.errors import DirectoryInUse, NotFound
-from relaymesh.kernel.address import agent_address, name_of
+from relaymesh.kernel.address import agent_address
 from relaymesh.kernel.registration import Registration
 from relaymesh.node.node import Node
 from relaymesh.node.settings import MeshSettings
 from relaymesh.server.roster import Roster
-from relaymesh.wire.api import AgentBody, AgentsAnswer, NodeAnswer, RegisterRequest
-from relaymesh.wire.envelope import iso
+from relaymesh.wire.api import AgentBody, AgentsAnswer, AgentState, NodeAnswer, RegisterRequest, agent_body
 
 app = typer.Typer(help="Agents: list, show, register, drain.")
 
@@ -196,22 +195,11 @@ def _in_directory(call: Call) -> list[AgentBody]:
 
 
 def _described(address: str, registration: Registration | None, pending: int) -> AgentBody:
+    """Nobody can be heard of here: the state is what the agent said last."""
     if registration is None:
-        return AgentBody(
-            name=name_of(address), address=address, state="unknown", registered=False, pending=pending
-        )
-    return AgentBody(
-        name=name_of(address),
-        address=address,
-        state="draining" if registration.draining else "registered",
-        registered=True,
-        pending=pending,
-        role=registration.role or None,
-        capabilities=list(registration.capabilities),
-        protocol_version=registration.protocol or None,
-        registered_at=iso(registration.registered_at),
-        metadata=msgspec.json.decode(registration.metadata),
-    )
+        return agent_body(address, None, state="unknown", pending=pending)
+    state: AgentState = "draining" if registration.draining else "registered"
+    return agent_body(address, registration, state=state, pending=pending)
 
 
 # -- printing

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-from msgspec import UNSET
-
 from relaymesh.errors import NotFound
-from relaymesh.kernel.address import name_of
 from relaymesh.kernel.registration import Registration
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.served import Served
-from relaymesh.wire.api import AgentBody, AgentsAnswer, HeartbeatAnswer, HeartbeatRequest, RegisterRequest
-from relaymesh.wire.envelope import iso
+from relaymesh.wire.api import (
+    AgentBody,
+    AgentsAnswer,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    RegisterRequest,
+    agent_body,
+)
 
 
 async def register(exchange: Exchange) -> AgentBody:
@@ -102,23 +102,11 @@ def _described(
     served: Served, agent: str, registration: Registration | None, pending: dict[str, int]
 ) -> AgentBody:
     presence = served.roster.presence
-    last, status = presence.last_heard(agent), presence.status(agent)
-    said: dict[str, Any] = {}
-    if registration is not None:
-        said = {
-            "role": registration.role or None,
-            "capabilities": list(registration.capabilities),
-            "protocol_version": registration.protocol or None,
-            "registered_at": iso(registration.registered_at),
-            "metadata": msgspec.json.decode(registration.metadata),
-        }
-    return AgentBody(
-        name=name_of(agent),
-        address=agent,
+    return agent_body(
+        agent,
+        registration,
         state=served.roster.state(agent, served.now),
-        registered=registration is not None,
         pending=pending.get(agent, 0),
-        last_heard_at=UNSET if last is None else iso(last),
-        status=UNSET if status is None else status,
-        **said,
+        last_heard=presence.last_heard(agent),
+        status=presence.status(agent),
     )

@@ -15,6 +15,7 @@ from relaymesh.wire.api.agents import (
     HeartbeatAnswer,
     HeartbeatRequest,
     RegisterRequest,
+    agent_body,
 )
 from relaymesh.wire.api.base import Address, Answer, Request, Time, Token
 from relaymesh.wire.api.letters import (
@@ -131,6 +132,7 @@ __all__ = [
     "SubscriptionAnswer",
     "Time",
     "Token",
+    "agent_body",
     "settings_body",
     "settings_from",
 ]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
+from relaymesh.kernel.address import name_of
+from relaymesh.kernel.moment import iso
+from relaymesh.kernel.registration import Registration
 from relaymesh.wire.api.base import Address, Answer, Fields, Name, Request, Time
 from relaymesh.wire.protocol import PROTOCOL_VERSION
 from relaymesh.wire.types import Role
@@ -44,6 +48,37 @@ class AgentBody(Answer, frozen=True):
     last_heard_at: Annotated[Time, Meta(description="Its last sign of life.")] | UnsetType = UNSET
     status: Annotated[str, Meta(description="What its last heartbeat said.")] | UnsetType = UNSET
     metadata: Fields = field(default_factory=dict)
+
+
+def agent_body(
+    address: str,
+    registration: Registration | None,
+    *,
+    state: AgentState,
+    pending: int,
+    last_heard: int | None = None,
+    status: str | None = None,
+) -> AgentBody:
+    """What it said when it joined, if it did, and how it stands. `last_heard` is mesh time."""
+    body = AgentBody(
+        name=name_of(address),
+        address=address,
+        state=state,
+        registered=registration is not None,
+        pending=pending,
+        last_heard_at=UNSET if last_heard is None else iso(last_heard),
+        status=UNSET if status is None else status,
+    )
+    if registration is None:
+        return body
+    return msgspec.structs.replace(
+        body,
+        role=registration.role or None,
+        capabilities=list(registration.capabilities),
+        protocol_version=registration.protocol or None,
+        registered_at=iso(registration.registered_at),
+        metadata=msgspec.json.decode(registration.metadata),
+    )
 
 
 class AgentsAnswer(Answer, frozen=True):
