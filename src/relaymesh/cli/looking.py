@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -50,8 +51,8 @@ class View(Protocol):
 
     def mailboxes(self) -> Mapping[str, Box]: ...
 
-    def pending(self, mailbox: str, limit: int) -> Sequence[Entry] | None:
-        """The first entries of a mailbox in the order of acceptance; None when there is no such mailbox."""
+    def pending(self, mailbox: str, limit: int) -> Sequence[Entry]:
+        """The first entries of a mailbox that is there, in the order of acceptance."""
 
     def letters(self) -> Iterable[DeadLetter]: ...
 
@@ -85,9 +86,8 @@ class Look:
             for address, box in self.state.mailboxes.items()
         }
 
-    def pending(self, mailbox: str, limit: int) -> Sequence[Entry] | None:
-        box = self.state.mailboxes.get(mailbox)
-        return None if box is None else list(box.entries.values())[:limit]
+    def pending(self, mailbox: str, limit: int) -> Sequence[Entry]:
+        return list(islice(self.state.mailboxes[mailbox].entries.values(), limit))
 
     def letters(self) -> Iterable[DeadLetter]:
         return self.state.letters
@@ -115,9 +115,7 @@ class Asked:
             for address, box in self.mesh.stats().mailboxes.items()
         }
 
-    def pending(self, mailbox: str, limit: int) -> Sequence[Entry] | None:
-        if mailbox not in self.mailboxes():
-            return None
+    def pending(self, mailbox: str, limit: int) -> Sequence[Entry]:
         return Inbox(self.mesh, mailbox).peek(limit)
 
     def letters(self) -> Iterable[DeadLetter]:

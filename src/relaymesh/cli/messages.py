@@ -116,15 +116,16 @@ def inbox(
     if ack or timeout:
         raise UsageFailed("--ack and --timeout belong to --take", hint="add --take N")
     with look(call) as seen:
+        boxes = seen.mailboxes()
+        if address not in boxes:
+            raise unknown_mailbox(address, boxes)
         entries = seen.pending(address, limit)
-        if entries is None:
-            raise unknown_mailbox(address, seen.mailboxes())
         call.output.rows(
             PENDING,
             (_entry_row(seen, entry) for entry in entries),
             empty=f"nothing waits for {short_address(address)}",
         )
-        more = seen.mailboxes()[address].pending - len(entries)
+    more = boxes[address].pending - len(entries)
     if more > 0:
         call.output.note(f"{more} more: raise --limit")
 
