@@ -20,6 +20,7 @@ from relaymesh.cli import options
 from relaymesh.cli.failure import CheckFailed, failure_of
 from relaymesh.cli.looking import Look, look_into
 from relaymesh.cli.moments import bytes_text, span_text
+from relaymesh.cli.nodes import is_held
 from relaymesh.cli.options import begin
 from relaymesh.cli.output import GREEN, RED, YELLOW, Output, width_of
 from relaymesh.cli.table import printable
@@ -222,13 +223,10 @@ def _sync(patient: Patient) -> Check:
 
 
 def _lock(patient: Patient) -> Check:
-    """Held, or free: asked by taking it for an instant, since what the file says may be old."""
     if not patient.disk.exists(LOCK):
         return Check("lock", "ok", "free: nobody has opened it yet")
-    try:
-        patient.disk.lock(LOCK).release()
-    except BlockingIOError:
-        patient.held = True
+    patient.held = is_held(patient.disk)
+    if patient.held:
         pid = read_owner(patient.disk).get("pid", "unknown")
         return Check("lock", "ok", f"held by process {pid}: commands that write have to wait for it")
     return Check("lock", "ok", "free: commands that write can open it")

@@ -35,7 +35,7 @@ def node_of(call: Call) -> Asking | None:
 
 
 def is_held(disk: RealDisk) -> bool:
-    """Whether a process has the directory now."""
+    """Whether a process has the directory now: asked by taking it, since what its file says may be old."""
     try:
         disk.lock(LOCK).release()
     except BlockingIOError:
