@@ -12,10 +12,8 @@ from asyncio.transports import BaseTransport
 from collections.abc import MutableMapping
 from typing import Any, cast
 
-from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from uvicorn.server import ServerState
 
 from relaymesh.server.security import refusals
 from relaymesh.server.security.limits import SecuritySettings
@@ -43,25 +41,13 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def http(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> GuardedHttp:
-        """A protocol for one accepted connection; what `uvicorn.Config(http=…)` is given."""
-        return GuardedHttp(self, config, server_state, app_state, _loop)
+    def http(self, **given: Any) -> GuardedHttp:
+        """A protocol for one accepted connection; what `uvicorn.Config(http=…)` takes. `given`: uvicorn's."""
+        return GuardedHttp(self, **given)
 
-    def websocket(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> GuardedWebSocket:
-        """The same for one that became a WebSocket; what `uvicorn.Config(ws=…)` is given."""
-        return GuardedWebSocket(self, config, server_state, app_state, _loop)
+    def websocket(self, **given: Any) -> GuardedWebSocket:
+        """The same for one that became a WebSocket; what `uvicorn.Config(ws=…)` takes."""
+        return GuardedWebSocket(self, **given)
 
     def add(self, connection: GuardedHttp | GuardedWebSocket, loop: asyncio.AbstractEventLoop) -> None:
         self._open.add(connection)
@@ -83,15 +69,8 @@ class Connections:
 class GuardedHttp(HttpToolsProtocol):
     """uvicorn's HTTP protocol with a bounded head, no trailers, and readers that must read."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        loop: asyncio.AbstractEventLoop | None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, loop)
+    def __init__(self, connections: Connections, **given: Any) -> None:
+        super().__init__(**given)
         self._connections = connections
         self._settings = connections.settings
         self._in_head = True
@@ -228,15 +207,8 @@ class GuardedHttp(HttpToolsProtocol):
 class GuardedWebSocket(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket protocol with bounded fragments and readers that must read."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        loop: asyncio.AbstractEventLoop | None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, loop)
+    def __init__(self, connections: Connections, **given: Any) -> None:
+        super().__init__(**given)
         self._connections = connections
         self._settings = connections.settings
         self._fragments_since: float | None = None
