@@ -118,12 +118,7 @@ class Delta:
         _require(spark, self.name, "io.delta:delta-spark_2.13")
 
     def write(
-        self,
-        df: DataFrame,
-        table: str,
-        run_id: str,
-        day_column: str | None,
-        days: Sequence[str] | None,
+        self, df: DataFrame, table: str, run_id: str, day_column: str | None, days: Sequence[str] | None
     ) -> Written:
         location = str(self._root / "tables" / table)
         writer = df.write.format("delta").mode("overwrite").option("userMetadata", run_id)
@@ -168,12 +163,7 @@ class Iceberg:
         return f"{self._catalog}.relaymesh.{table}"
 
     def write(
-        self,
-        df: DataFrame,
-        table: str,
-        run_id: str,
-        day_column: str | None,
-        days: Sequence[str] | None,
+        self, df: DataFrame, table: str, run_id: str, day_column: str | None, days: Sequence[str] | None
     ) -> Written:
         from pyspark.sql import functions as f  # noqa: PLC0415
 
