@@ -22,8 +22,3 @@ class Notices:
             del self.found[next(iter(self.found))]
         self.found[where] = what
         log.warning("%r: %s", where, what)
-
-    def keep_only(self, files: set[str]) -> None:
-        """Forget what was said about files that are gone or in order now."""
-        for gone in self.found.keys() - files:
-            del self.found[gone]

@@ -123,8 +123,7 @@ class Scan:
     # -- what only a person can decide
 
     def _report(self) -> None:
-        found = dict(self._strangers())
-        for where, what in found.items():
+        for where, what in self._strangers():
             self._notices.say(where, what)
 
     def _strangers(self) -> Iterator[tuple[str, str]]:
