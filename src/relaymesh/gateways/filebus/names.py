@@ -23,7 +23,6 @@ LOST = ".lost.json"
 ALIVE = "alive"
 TIERS = ("high", "normal", "low")
 
-STEM_LENGTH_MAX = 128
 QUOTED_LENGTH_MAX = 160
 _SAFE = "_.+@=-"
 _SEND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]{0,127}\Z")
