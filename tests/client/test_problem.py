@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import httpx
 import msgspec
 import pytest
 from msgspec import UNSET, UnsetType
 
-from relaymesh.client.problem import problem_error
-from relaymesh.errors import MailboxFull, MeshError, RateLimited, Unauthorized
-from relaymesh.wire.api import ProblemBody
+from relaymesh.client.problem import answer_of, problem_error
+from relaymesh.errors import MailboxFull, MeshError, RateLimited, Unauthorized, Unreachable
+from relaymesh.wire.api import NodeAnswer, ProblemBody
 
 
 def _document(code: str, status: int, retry_after_ms: int | UnsetType = UNSET) -> bytes:
@@ -52,10 +53,13 @@ def test_a_code_of_a_newer_node_is_named() -> None:
     assert error.message == "NEVER_HEARD_OF: what happened"
 
 
+@pytest.mark.parametrize("status", [200, 302, 404, 502])
 @pytest.mark.parametrize(
     "content",
     [b"", b"<html>Bad Gateway</html>", b"{}", b'{"detail": "\xff"}', b'{"detail": ' + b"[" * 100_000],
     ids=["empty", "html", "no fields", "no UTF-8", "deep"],
 )
-def test_an_answer_that_is_no_problem_is_not_from_a_node(content: bytes) -> None:
-    assert problem_error(502, content) is None
+def test_what_no_node_would_say_is_from_no_node(status: int, content: bytes) -> None:
+    response = httpx.Response(status, content=content, request=httpx.Request("GET", "http://there/v1/node"))
+    with pytest.raises(Unreachable, match=f"at there is no node that this version knows: HTTP {status}"):
+        answer_of(response, NodeAnswer)

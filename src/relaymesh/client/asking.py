@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import httpx
 import msgspec
 
-from relaymesh.client.problem import problem_error
+from relaymesh.client.problem import answer_of
 from relaymesh.errors import InvalidSettings, Unreachable
 
 Answer = TypeVar("Answer")
@@ -56,12 +56,7 @@ class Asking:
                 f"the node at {self.url} does not answer: {type(error).__name__} {error}".strip(),
                 hint="is it running? relaymesh serve starts one, and prints its address",
             ) from error
-        if response.is_success:
-            return msgspec.json.decode(response.content, type=answer)
-        refusal = problem_error(response.status_code, response.content)
-        raise refusal or Unreachable(
-            f"what answers at {response.url.host} is no node: HTTP {response.status_code}"
-        )
+        return answer_of(response, answer)
 
     def close(self) -> None:
         self._http.close()

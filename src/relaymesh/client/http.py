@@ -28,7 +28,7 @@ from relaymesh.client.messages import (
     receipts_of,
     topic_body,
 )
-from relaymesh.client.problem import error_of, problem_error
+from relaymesh.client.problem import answer_of, error_of
 from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, lost
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import Closed, InvalidSettings, MeshError, PayloadTooLarge, Unreachable
@@ -129,8 +129,7 @@ class HttpSession(RemoteSession):
                 response = await self._http.request(
                     method, path, content=content, params=query or None, timeout=wait_s + ANSWER_S
                 )
-                _check(response)
-                return msgspec.json.decode(response.content, type=answer), failures > 0
+                return answer_of(response, answer), failures > 0
             except httpx.TransportError as error:
                 reason = f"{type(error).__name__} {error}".strip()
             except MeshError as error:
@@ -414,14 +413,6 @@ class HttpSession(RemoteSession):
         self._closed = True
         self._held.clear()
         await self._http.aclose()
-
-
-def _check(response: httpx.Response) -> None:
-    """Raise what the node raised."""
-    if response.status_code < 400:
-        return
-    error = problem_error(response.status_code, response.content)
-    raise error or Unreachable(f"status {response.status_code} from something that is no node")
 
 
 def _is_away(error: MeshError) -> bool:

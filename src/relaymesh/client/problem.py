@@ -1,13 +1,20 @@
-"""From the words of a node that refuses back to the error it raised."""
+"""What a node says: the answer that was asked for, or its words of refusal as the error it raised."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import UNSET
 
 from relaymesh import errors
-from relaymesh.errors import MeshError, RateLimited, Unauthorized
+from relaymesh.errors import MeshError, RateLimited, Unauthorized, Unreachable
 from relaymesh.wire.api import ProblemBody
+
+if TYPE_CHECKING:
+    import httpx
+
+Answer = TypeVar("Answer")
 
 
 def _by_code() -> dict[str, type[MeshError]]:
@@ -39,10 +46,7 @@ def error_of(
 
 def problem_of(content: bytes | bytearray) -> ProblemBody | None:
     """The problem document (RFC 9457) of an answer; None where there is none, as from a proxy in between."""
-    try:
-        return msgspec.json.decode(content, type=ProblemBody)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+    return _decoded(content, ProblemBody)
 
 
 def problem_error(status: int, content: bytes) -> MeshError | None:
@@ -57,3 +61,24 @@ def problem_error(status: int, content: bytes) -> MeshError | None:
         retry_after_ms=None if problem.retry_after_ms is UNSET else problem.retry_after_ms,
         authenticated=status == 403,
     )
+
+
+def answer_of(response: httpx.Response, kind: type[Answer]) -> Answer:
+    """What the node answered. Raises what it raised, and `Unreachable` when whoever answered is no node."""
+    answer = error = None
+    if response.is_success:
+        answer = _decoded(response.content, kind)
+    else:
+        error = problem_error(response.status_code, response.content)
+    if answer is not None:
+        return answer
+    raise error or Unreachable(
+        f"what answers at {response.url.host} is no node that this version knows: HTTP {response.status_code}"
+    )
+
+
+def _decoded(content: bytes | bytearray, kind: type[Answer]) -> Answer | None:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
