@@ -97,30 +97,8 @@ def _seen(entry: Entry) -> _Alive:
     )
 
 
-def _stay(row: MessageRow, alive: _Alive) -> StoryEntry:
-    return StoryEntry(
-        mailbox=row.mailbox,
-        sequence=row.sequence,
-        state=alive.state,
-        type=row.type,
-        sender=row.from_agent,
-        priority=alive.priority,
-        attempts=alive.attempts,
-        redrives=row.redrive_count,
-        accepted_at=iso(row.created_at_ms),
-        due_at=iso(alive.ready_at),
-        updated_at=iso(row.updated_at_ms),
-        topic=UNSET if row.topic is None else row.topic,
-        task_id=UNSET if row.task_id is None else row.task_id,
-        holder=UNSET if alive.holder is None else alive.holder,
-        lease_token=UNSET if alive.holder is None else format_token(alive.token),
-        lease_deadline=UNSET if alive.holder is None else iso(alive.deadline),
-        failures=[failure_body(each) for each in alive.failures],
-    )
-
-
-def _settled(row: MessageRow, letter: LetterRow | None) -> StoryEntry:
-    state: Any = "ready" if row.state == "pending" else row.state  # settled since the store was asked
+def _told(row: MessageRow, state: Any) -> StoryEntry:
+    """What the store knows of every stay."""
     return StoryEntry(
         mailbox=row.mailbox,
         sequence=row.sequence,
@@ -135,9 +113,31 @@ def _settled(row: MessageRow, letter: LetterRow | None) -> StoryEntry:
         updated_at=iso(row.updated_at_ms),
         topic=UNSET if row.topic is None else row.topic,
         task_id=UNSET if row.task_id is None else row.task_id,
-        dead_sequence=UNSET if letter is None else letter.dead_sequence,
-        dead_reason=UNSET if letter is None or letter.reason is None else letter.reason,
-        failures=[] if letter is None else [failure_body(each) for each in _failures(letter.failures)],
+    )
+
+
+def _stay(row: MessageRow, alive: _Alive) -> StoryEntry:
+    return msgspec.structs.replace(
+        _told(row, alive.state),
+        priority=alive.priority,
+        attempts=alive.attempts,
+        due_at=iso(alive.ready_at),
+        holder=UNSET if alive.holder is None else alive.holder,
+        lease_token=UNSET if alive.holder is None else format_token(alive.token),
+        lease_deadline=UNSET if alive.holder is None else iso(alive.deadline),
+        failures=[failure_body(each) for each in alive.failures],
+    )
+
+
+def _settled(row: MessageRow, letter: LetterRow | None) -> StoryEntry:
+    told = _told(row, "ready" if row.state == "pending" else row.state)  # settled since the store was asked
+    if letter is None:
+        return told
+    return msgspec.structs.replace(
+        told,
+        dead_sequence=letter.dead_sequence,
+        dead_reason=UNSET if letter.reason is None else letter.reason,
+        failures=[failure_body(each) for each in _failures(letter.failures)],
     )
 
 
