@@ -134,16 +134,9 @@ class Guard:
 
     async def _refuse(self, scope: Scope, refused: Refused, receive: Receive, answered: Answered) -> None:
         """Answer, once the client has said what it was saying, and close unless all of it came."""
-        self._audit_refusal(scope, refused)
-        self._served.counts.problems += 1
+        headers, body = self._problem(scope, refused)
         waits = any(name == b"expect" for name, _ in scope["headers"])  # for our word, before it sends
         whole = False if waits or refused.refusal is refusals.INTERNAL else await drain(receive)
-        body = problem_body(refused.refusal, refused.detail, scope["path"][:200])
-        headers = [
-            (b"content-type", refusals.PROBLEM_JSON),
-            (b"content-length", str(len(body)).encode()),
-            *((name.encode(), value.encode()) for name, value in refused.headers.items()),
-        ]
         if not whole:
             headers.append((b"connection", b"close"))
         await answered({"type": "http.response.start", "status": refused.refusal.status, "headers": headers})
@@ -185,19 +178,22 @@ class Guard:
         return receive_paced
 
     async def _refuse_handshake(self, scope: Scope, refused: Refused, send: Send) -> None:
+        headers, body = self._problem(scope, refused)
+        status = refused.refusal.status
+        await send({"type": "websocket.http.response.start", "status": status, "headers": secured(headers)})
+        await send({"type": "websocket.http.response.body", "body": body})
+
+    def _problem(self, scope: Scope, refused: Refused) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """The headers and the body of a refusal, which is counted, and audited where it is of that kind."""
         self._audit_refusal(scope, refused)
         self._served.counts.problems += 1
         body = problem_body(refused.refusal, refused.detail, scope["path"][:200])
-        headers = secured(
-            [
-                (b"content-type", refusals.PROBLEM_JSON),
-                (b"content-length", str(len(body)).encode()),
-                *((name.encode(), value.encode()) for name, value in refused.headers.items()),
-            ]
-        )
-        status = refused.refusal.status
-        await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": body})
+        headers = [
+            (b"content-type", refusals.PROBLEM_JSON),
+            (b"content-length", str(len(body)).encode()),
+            *((name.encode(), value.encode()) for name, value in refused.headers.items()),
+        ]
+        return headers, body
 
     # -- the checks
 
