@@ -63,14 +63,14 @@ class Settling:
 
     async def look_up(self, texts: list[str]) -> None:
         """Sort the tokens: good, stale, or somebody else's."""
-        parsed = {text: token for text in texts if (token := parse_token(text)) is not None}
-        mailboxes = await self._session.mailbox_of(list(parsed.values()))
+        tokens = {text: token for text in texts if (token := parse_token(text)) is not None}
+        mailboxes = await self._session.mailbox_of(list(tokens.values()))
         for text in texts:
-            mailbox = mailboxes.get(parsed.get(text, -1))
+            mailbox = mailboxes.get(tokens.get(text, -1))
             if mailbox is None:
                 self._refused[text] = SettledBody(token=text, outcome="lease_lost")
             elif self._principal.may_receive(mailbox):
-                self._good[text] = parsed[text]
+                self._good[text] = tokens[text]
             else:
                 error = Unauthorized("that delivery is not in a mailbox of this token", authenticated=True)
                 self._refused[text] = _refused(text, error)
