@@ -68,7 +68,7 @@ def _of_directory(call: Call) -> dict[str, Any]:
         "pending": sum(len(box.entries) for box in boxes),
         "leased": sum(box.leased for box in boxes),
         "delayed": sum(box.delayed for box in boxes),
-        "dead_letters": sum(letter.status == "pending" for letter in state.letters),
+        "dead_letters": state.letters.count,
         "sequence": state.sequence,
         "epoch": state.epoch,
     }
