@@ -137,6 +137,7 @@ def test_a_stale_token_is_a_lost_lease_also_after_a_break(server: ServerThread, 
     coder = mesh.agent("coder", lease_ms=50)
     coder.send("coder", 1)
     delivery = coder.receive(timeout=30)
+    mesh.agent("coder", lease_ms=30_000)
     again = coder.receive(timeout=30)  # it ran out
     server.cut()
     with pytest.raises(LeaseLost):
