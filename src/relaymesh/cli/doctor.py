@@ -20,7 +20,6 @@ from relaymesh.cli import options
 from relaymesh.cli.failure import CheckFailed, failure_of
 from relaymesh.cli.looking import Look, look_into
 from relaymesh.cli.moments import bytes_text, span_text
-from relaymesh.cli.nodes import is_held
 from relaymesh.cli.options import begin
 from relaymesh.cli.output import GREEN, RED, YELLOW, Output, width_of
 from relaymesh.cli.table import printable
@@ -28,7 +27,7 @@ from relaymesh.errors import MeshError
 from relaymesh.journal import JournalSettings, Report, read_owner, verify
 from relaymesh.journal.checkpoint import list_checkpoints, read_checkpoint
 from relaymesh.journal.frame import BadFrame
-from relaymesh.journal.layout import INCOMPLETE, LOCK
+from relaymesh.journal.layout import INCOMPLETE, LOCK, is_held
 from relaymesh.journal.standing import standing_of
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.mirroring import noted_mirror

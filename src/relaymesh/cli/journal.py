@@ -16,7 +16,6 @@ from relaymesh.cli import options
 from relaymesh.cli.asking import confirm
 from relaymesh.cli.failure import CheckFailed
 from relaymesh.cli.moments import bytes_text
-from relaymesh.cli.nodes import is_held
 from relaymesh.cli.options import begin
 from relaymesh.cli.output import json_text
 from relaymesh.cli.table import Column, printable, short_address
@@ -32,7 +31,7 @@ from relaymesh.journal import (
     verify,
 )
 from relaymesh.journal.events import EventRows
-from relaymesh.journal.layout import ARCHIVE
+from relaymesh.journal.layout import ARCHIVE, is_held
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.node.disk import RealDisk
 from relaymesh.wire.operations import operation_of

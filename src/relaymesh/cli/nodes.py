@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from relaymesh.cli.options import Call
 from relaymesh.client.discovery import running_node
-from relaymesh.journal.layout import LOCK
+from relaymesh.journal.layout import is_held
 from relaymesh.node.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -32,12 +32,3 @@ def node_of(call: Call) -> Asking | None:
     path = call.existing()
     found = running_node(path) if is_held(RealDisk(path)) else None
     return None if found is None else asking(found.url, found.token)
-
-
-def is_held(disk: RealDisk) -> bool:
-    """Whether a process has the directory now: asked by taking it, since what its file says may be old."""
-    try:
-        disk.lock(LOCK).release()
-    except BlockingIOError:
-        return True
-    return False

@@ -8,8 +8,9 @@ import typer
 
 from relaymesh.cli import options
 from relaymesh.cli.looking import look_into
-from relaymesh.cli.nodes import is_held, node_of
+from relaymesh.cli.nodes import node_of
 from relaymesh.cli.options import Call, begin
+from relaymesh.journal.layout import is_held
 from relaymesh.node.disk import RealDisk
 from relaymesh.wire.api import NodeAnswer, StatsAnswer
 

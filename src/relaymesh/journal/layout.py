@@ -29,6 +29,7 @@ __all__ = [
     "MIRROR",
     "NEW",
     "check_complete",
+    "is_held",
     "pairs_in",
     "prepare",
     "read_owner",
@@ -61,6 +62,15 @@ def remove_unfinished(disk: Disk) -> None:
         for name in disk.list(folder):
             if name.endswith(NEW):
                 disk.remove(f"{folder}/{name}" if folder else name)
+
+
+def is_held(disk: Disk) -> bool:
+    """Whether a process has the directory now: asked by taking it, since what its file says may be old."""
+    try:
+        disk.lock(LOCK).release()
+    except BlockingIOError:
+        return True
+    return False
 
 
 def take_lock(disk: Disk) -> Lock:

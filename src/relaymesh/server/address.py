@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from relaymesh.journal.layout import LOCK, read_owner
+from relaymesh.journal.layout import is_held, read_owner
 from relaymesh.node.disk import RealDisk
 from relaymesh.server.security.secretfile import make_private_folder, write_private
 
@@ -58,7 +58,8 @@ def read_address(directory: Path, *, system: str = os.name) -> NodeAddress | Non
     disk = RealDisk(directory)
     if read_owner(disk).get("pid") != str(address.pid):
         return None
-    runs = _is_locked(disk) if system == "nt" else alive(address.pid)
+    # Windows cannot be asked whether a process lives without ending it: who holds the lock?
+    runs = is_held(disk) if system == "nt" else alive(address.pid)
     return address if runs else None
 
 
@@ -67,16 +68,6 @@ def _parsed(path: Path) -> NodeAddress | None:
         return msgspec.json.decode(path.read_bytes(), type=NodeAddress)
     except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
         return None
-
-
-def _is_locked(disk: RealDisk) -> bool:
-    """For Windows, where a process cannot be asked whether it lives without ending it: who holds the lock?"""
-    try:
-        lock = disk.lock(LOCK)
-    except BlockingIOError:
-        return True
-    lock.release()
-    return False
 
 
 def alive(pid: int) -> bool:
