@@ -12,12 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from relaymesh.client.discovery import ADDRESS_FILE, SERVER_DIRECTORY
 from relaymesh.journal.layout import is_held, read_owner
 from relaymesh.node.disk import RealDisk
 from relaymesh.server.security.secretfile import make_private_folder, write_private
-
-SERVER_FOLDER = "server"
-ADDRESS_FILE = "address.json"
 
 
 class NodeAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +30,7 @@ class NodeAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 def server_folder(directory: Path) -> Path:
     """Where the server keeps its own files: tokens, audit log, address."""
-    return directory / SERVER_FOLDER
+    return directory / SERVER_DIRECTORY
 
 
 def write_address(directory: Path, address: NodeAddress) -> None:

@@ -117,7 +117,7 @@ class NodeServer:
         serving = asyncio.create_task(server.serve(sockets=[bound]))
         try:
             await self._started(server, serving)
-            self._say_where(bound)
+            self._say_where(bound, served.tokens.local_path)
             await self._until_the_end(node, serving)
         finally:
             failure = node.core.failure
@@ -168,13 +168,13 @@ class NodeServer:
                 raise MeshError("the server ended before it had started", hint="see its log")
             await asyncio.sleep(0.005)
 
-    def _say_where(self, bound: socket.socket) -> None:
+    def _say_where(self, bound: socket.socket, token_file: Path) -> None:
         url = url_of(self._settings, bound)
         started = iso(wall_ms())
         write_address(
             self._directory, NodeAddress(url=url, pid=os.getpid(), started=started, protocol=PROTOCOL_VERSION)
         )
-        self._announce(Running(url, self._directory, server_folder(self._directory) / "local.token"))
+        self._announce(Running(url, self._directory, token_file))
 
     # -- until the end
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from relaymesh.client.discovery import TOKEN_FILE
 from relaymesh.errors import Conflict, DirectoryInUse, InvalidSettings, NotFound, Unauthorized
 from relaymesh.node.disk import RealLock
 from relaymesh.server.security.principal import EVERYWHERE, Principal
@@ -193,7 +194,7 @@ class Tokens:
 
     @property
     def local_path(self) -> Path:
-        return self._file.folder / "local.token"
+        return self._file.folder / TOKEN_FILE
 
     def make_local(self) -> None:
         """A new `local.token`: admin of everything, for processes that can read this user's files."""
