@@ -108,7 +108,6 @@ def test_a_rate_refills_and_says_when_to_come_back() -> None:
     assert rates.take("a", 0.4) == pytest.approx(0.1)
     assert rates.take("a", 0.5) == 0.0
     assert rates.take("b", 0.5) == 0.0
-    assert rates.refused == 2
     assert [rates.take("a", 100.0) for _ in range(4)].count(0.0) == 3
 
 

@@ -35,8 +35,6 @@ class Connections:
         self.allowed = settings.connections_allowed()
         self._open: set[GuardedHttp | GuardedWebSocket] = set()
         self._look: asyncio.TimerHandle | None = None
-        self.turned_away = 0
-        self.too_slow = 0
 
     def __len__(self) -> int:
         return len(self._open)
@@ -62,7 +60,6 @@ class Connections:
         now = loop.time()
         for connection in list(self._open):
             if connection.is_too_slow(now):
-                self.too_slow += 1
                 connection.give_up()
 
 
@@ -89,7 +86,6 @@ class GuardedHttp(HttpToolsProtocol):
         beyond = len(self._connections) - self._connections.allowed
         self._connections.add(self, self.loop)
         if beyond >= 0:
-            self._connections.turned_away += 1
             if beyond >= TURNED_AWAY_MAX:
                 transport.abort()
             else:

@@ -32,7 +32,6 @@ class WriteRates:
         self._rate = rate
         self._burst = burst
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
-        self.refused = 0
 
     def take(self, credential: str, now: float) -> float:
         """Seconds to wait before the next write is taken; 0 when this one was. A rate of 0 is no limit."""
@@ -44,7 +43,4 @@ class WriteRates:
             if len(self._buckets) > CREDENTIALS_MAX:
                 self._buckets.popitem(last=False)
         self._buckets.move_to_end(credential)
-        wait = bucket.take(now, self._rate, self._burst)
-        if wait > 0:
-            self.refused += 1
-        return wait
+        return bucket.take(now, self._rate, self._burst)

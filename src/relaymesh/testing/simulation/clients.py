@@ -63,7 +63,6 @@ class Clients:
         self.finished: list[Delivery] = []
         """Deliveries that were let go: their tokens should be worth nothing."""
         self.waiting: list[SimReceiver] = []
-        self.quiet = False
         self._put_off: set[tuple[str, int]] = set()
         self._sent_count = 0
         self.habits: dict[str, Callable[[], None]] = {
