@@ -46,6 +46,20 @@ async def test_a_letter_says_everything_needed_to_decide(tmp_path: Path) -> None
         assert answer.json() == letter
 
 
+async def test_letters_come_in_the_order_of_their_deaths_a_page_at_a_time(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        await api.open("tester")
+        await _kill(api, "m-1")
+        await _kill(api, "m-2", mailbox="tester")
+        await _kill(api, "m-3")
+        first = (await api.admin.get("/v1/dead-letters?limit=2")).json()
+        assert ([each["messageId"] for each in first["deadLetters"]], first["more"]) == (["m-1", "m-2"], True)
+        after = first["deadLetters"][-1]["deadSequence"]
+        rest = (await api.admin.get(f"/v1/dead-letters?limit=2&after={after}")).json()
+        assert ([each["messageId"] for each in rest["deadLetters"]], rest["more"]) == (["m-3"], False)
+
+
 async def test_letters_are_found_by_what_is_known_of_them(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         await api.open("coder", "tester")

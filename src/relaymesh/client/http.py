@@ -29,7 +29,7 @@ from relaymesh.client.messages import (
     topic_body,
 )
 from relaymesh.client.problem import answer_of, error_of
-from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, lost
+from relaymesh.client.remote import RETURNED, Edit, Groups, RemoteSession, edited, lost
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import Closed, InvalidSettings, MeshError, PayloadTooLarge, Unreachable
 from relaymesh.kernel.address import DEFAULT_NAMESPACE, name_of, namespace_of
@@ -50,7 +50,6 @@ OFFLINE_CODES = frozenset({"CLOSED", "JOURNAL_POISONED"})
 POLL_MS_MAX = 30_000
 ANSWER_S = 30.0
 """How long an answer may take beyond the time it was given to wait."""
-RETURNED = frozenset({"retrying", "deferred"})
 
 _encode = msgspec.json.Encoder().encode
 
@@ -351,8 +350,16 @@ class HttpSession(RemoteSession):
     # -- looking after it
 
     async def dead_letters(self) -> list[DeadLetter]:
-        answer = await self._get("/v1/dead-letters", api.DeadLettersAnswer, status="all", limit=10_000)
-        return [letter_of(body) for body in answer.dead_letters]
+        """All of them, however many requests that takes."""
+        letters: list[DeadLetter] = []
+        more, query = True, {"status": "all", "limit": api.LETTERS_MAX}
+        while more:
+            answer = await self._get("/v1/dead-letters", api.DeadLettersAnswer, **query)
+            letters += [letter_of(body) for body in answer.dead_letters]
+            more = answer.more
+            if more:
+                query["after"] = letters[-1].dead_sequence
+        return letters
 
     async def redrive(
         self, letters: Sequence[tuple[str, int]], to: str | None, edit: Edit | None
@@ -360,10 +367,12 @@ class HttpSession(RemoteSession):
         choices = [api.LetterChoice(dead_sequence=number) for _, number in letters]
         if edit is not None:
             choices = await self._edited(letters, edit)
-        answer = await self._post(
-            "/v1/dead-letters/redrive", api.RedriveRequest(letters=choices, to=to), api.RedrivenAnswer
-        )
-        return [each.sequence for each in answer.redriven]
+        sequences: list[int | None] = []
+        for start in range(0, len(choices), api.LETTERS_MAX):
+            body = api.RedriveRequest(letters=choices[start : start + api.LETTERS_MAX], to=to)
+            answer = await self._post("/v1/dead-letters/redrive", body, api.RedrivenAnswer)
+            sequences += [each.sequence for each in answer.redriven]
+        return sequences
 
     async def _edited(self, letters: Sequence[tuple[str, int]], edit: Edit) -> list[api.LetterChoice]:
         by_name = {(each.mailbox, each.dead_sequence): each for each in await self.dead_letters()}
@@ -374,8 +383,11 @@ class HttpSession(RemoteSession):
         ]
 
     async def purge(self, letters: Sequence[tuple[str, int]]) -> int:
-        body = api.PurgeRequest(letters=[number for _, number in letters])
-        return (await self._post("/v1/dead-letters/purge", body, api.PurgedAnswer)).purged
+        numbers, purged = [number for _, number in letters], 0
+        for start in range(0, len(numbers), api.LETTERS_MAX):
+            body = api.PurgeRequest(letters=numbers[start : start + api.LETTERS_MAX])
+            purged += (await self._post("/v1/dead-letters/purge", body, api.PurgedAnswer)).purged
+        return purged
 
     async def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int:
         body = api.ReprioritiseRequest(priority=priority, ids=None if ids is None else sorted(ids))

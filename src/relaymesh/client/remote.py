@@ -20,6 +20,8 @@ from relaymesh.wire.ids import IdMint
 
 Groups = Sequence[tuple[str, Sequence[Envelope]]]
 Edit = Callable[[Envelope], Envelope]
+RETURNED = frozenset({"retrying", "deferred"})
+"""What a nack led to when the message goes back to its mailbox."""
 EXPIRED_SLACK_MS = 60_000
 """How long after its end a lease that nobody settled is forgotten."""
 

@@ -10,7 +10,7 @@ import msgspec
 from relaymesh.client.clock import Elapsed
 from relaymesh.client.discovery import Find
 from relaymesh.client.link import Link
-from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, lost, receipts_from
+from relaymesh.client.remote import RETURNED, Edit, Groups, RemoteSession, edited, lost, receipts_from
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import LeaseLost
 from relaymesh.kernel.address import name_of
@@ -25,8 +25,6 @@ from relaymesh.wire.frames import Arguments, Deliveries, Goodbye, NackItem, Noth
 from relaymesh.wire.stats import MeshStats
 
 Value = TypeVar("Value")
-RETURNED = frozenset({"retrying", "deferred"})
-"""What a nack led to when the message goes back to its mailbox."""
 
 
 class WebSocketSession(RemoteSession):

@@ -17,7 +17,6 @@ import xxhash
 
 from relaymesh.kernel.entry import Entry
 
-DIGEST_ALGORITHM = "xxh3-128"
 WINDOW_MS = 86_400_000
 REMEMBERED_MAX = 100_000
 
@@ -101,7 +100,3 @@ class Admitted:
             for seen, target, id in self._order
             if by_target.get(target, {}).get(id) is seen
         ]
-
-    @property
-    def remembered_count(self) -> int:
-        return len(self._order)

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import Failure
@@ -365,6 +364,3 @@ def deliveries(ref: int | None, mailbox: str, leases: list[Lease]) -> Deliveries
         lanes,
         bool(leases) and leases[0].grant.settled,
     )
-
-
-LetterList = list[DeadLetter]

@@ -414,6 +414,7 @@ def test_writes_by_get_are_limited_as_others_are(tmp_path: Path) -> None:
 
     heard = run(story())
     assert (heard.status, heard.headers["retry-after"]) == (429, "1")
+    assert 0 < msgspec.json.decode(heard.raw)["retryAfterMs"] <= 1000
     assert house.served.counts.write_rate_limited == 1
 
 

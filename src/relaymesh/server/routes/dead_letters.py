@@ -48,12 +48,13 @@ QUERY = {
     "since": "since",
     "until": "until",
     "status": "status",
+    "after": "after",
     "limit": "limit",
 }
 
 
 async def list_letters(exchange: Exchange) -> DeadLettersAnswer:
-    """Dead letters that fit the query."""
+    """Dead letters that fit the query, in the order of their deaths; `after` asks for those that follow."""
     exchange.principal.require("read")
     wanted = exchange.query_into(LetterFilter, QUERY, many=frozenset({"id"}))
     found = _fitting(await _visible(exchange), msgspec.structs.replace(wanted, limit=wanted.limit + 1))
@@ -117,10 +118,13 @@ async def purge(exchange: Exchange) -> PurgedAnswer:
 async def _visible(exchange: Exchange) -> list[Letter]:
     principal = exchange.principal
     letters = await exchange.served.session.dead_letters()
-    return [letter for letter in letters if principal.sees(letter.mailbox)]
+    seen = [letter for letter in letters if principal.sees(letter.mailbox)]
+    return sorted(seen, key=lambda letter: letter.dead_sequence)
 
 
 def _fitting(letters: Sequence[Letter], wanted: LetterFilter) -> list[Letter]:
+    if wanted.after is not None:
+        letters = [letter for letter in letters if letter.dead_sequence > wanted.after]
     chosen: list[DeadLetter] = select(
         letters,
         receiver=wanted.receiver,

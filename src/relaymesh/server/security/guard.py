@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
@@ -187,7 +186,7 @@ class Guard:
         """The headers and the body of a refusal, which is counted, and audited where it is of that kind."""
         self._audit_refusal(scope, refused)
         self._served.counts.problems += 1
-        body = problem_body(refused.refusal, refused.detail, scope["path"][:200])
+        body = problem_body(refused.refusal, refused.detail, scope["path"][:200], refused.retry_after_ms)
         headers = [
             (b"content-type", refusals.PROBLEM_JSON),
             (b"content-length", str(len(body)).encode()),
@@ -237,7 +236,7 @@ class Guard:
         wait = self._rates.take(principal.token_id, asyncio.get_running_loop().time())
         if wait > 0:
             self._served.counts.write_rate_limited += 1
-            raise Refused(refusals.RATE_LIMITED, headers={"retry-after": str(max(1, math.ceil(wait)))})
+            raise Refused(refusals.RATE_LIMITED, retry_after=wait)
 
     def _audit_token(self, event: str, id: str) -> None:
         """Tokens are made and revoked on the command line; the log says when the server heard of it."""

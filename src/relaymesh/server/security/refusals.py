@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from relaymesh.server.security.chain import redacted
 from relaymesh.wire.api import ProblemBody
@@ -25,13 +27,24 @@ class Refusal:
 
 
 class Refused(Exception):
-    """Raised inside the guard alone; the guard answers it."""
+    """Raised inside the guard alone; the guard answers it. `retry_after`: seconds, where waiting helps."""
 
-    def __init__(self, refusal: Refusal, detail: str = "", headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        refusal: Refusal,
+        detail: str = "",
+        headers: Mapping[str, str] | None = None,
+        *,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(refusal.code)
         self.refusal = refusal
         self.detail = detail
         self.headers = dict(headers or {})
+        self.retry_after_ms: int | UnsetType = UNSET
+        if retry_after is not None:
+            self.retry_after_ms = math.ceil(retry_after * 1000)
+            self.headers["retry-after"] = str(max(1, math.ceil(retry_after)))
 
 
 UNAUTHORIZED = Refusal(
@@ -73,7 +86,9 @@ TOO_MANY_CONNECTIONS = Refusal(
 INTERNAL = Refusal("INTERNAL", 500, "this should not have happened", "see the server's log", retryable=True)
 
 
-def problem_body(refusal: Refusal, detail: str = "", instance: str = "/") -> bytes:
+def problem_body(
+    refusal: Refusal, detail: str = "", instance: str = "/", retry_after_ms: int | UnsetType = UNSET
+) -> bytes:
     return msgspec.json.encode(
         ProblemBody(
             type=f"urn:relaymesh:problem:{refusal.code.lower().replace('_', '-')}",
@@ -84,5 +99,6 @@ def problem_body(refusal: Refusal, detail: str = "", instance: str = "/") -> byt
             hint=refusal.hint,
             retryable=refusal.retryable,
             instance=redacted(instance),
+            retry_after_ms=retry_after_ms,
         )
     )

@@ -19,6 +19,7 @@ from relaymesh.wire.api.agents import (
 )
 from relaymesh.wire.api.base import Address, Answer, Request, Time, Token
 from relaymesh.wire.api.letters import (
+    LETTERS_MAX,
     DeadLetterBody,
     DeadLettersAnswer,
     LetterChoice,
@@ -73,6 +74,7 @@ from relaymesh.wire.api.settling import (
 from relaymesh.wire.api.story import FailureBody, StoryAnswer, StoryEntry
 
 __all__ = [
+    "LETTERS_MAX",
     "Address",
     "AgentBody",
     "AgentState",

@@ -28,6 +28,7 @@ class LetterFilter(Request, frozen=True):
     status: Annotated[
         Literal["pending", "redriven", "all"], Meta(description="pending: nobody has redriven it yet.")
     ] = "pending"
+    after: Annotated[int, Meta(description="Died after that deadSequence.", ge=0, le=1 << 62)] | None = None
     limit: Annotated[int, Meta(description="At most so many.", ge=1, le=LETTERS_MAX)] = 100
 
 
