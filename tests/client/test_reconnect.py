@@ -145,6 +145,19 @@ def test_a_stale_token_is_a_lost_lease_also_after_a_break(server: ServerThread, 
     again.ack()
 
 
+def test_a_nack_begun_too_late_is_a_lost_lease_also_if_it_had_to_be_repeated(mesh: Mesh, loss: Loss) -> None:
+    coder = mesh.agent("coder", lease_ms=50)
+    coder.send("coder", 1)
+    delivery = coder.receive(timeout=30)
+    mesh.agent("coder", lease_ms=30_000)
+    again = coder.receive(timeout=30)  # it ran out
+    loss.of(Settled)
+    with pytest.raises(LeaseLost):
+        delivery.nack("too late")
+    assert loss.lost == 1
+    assert again.nack("in time", retryable=False) == "dead_letter"
+
+
 def test_a_closed_mesh_gives_back_what_it_held(server: ServerThread) -> None:
     token = server.token()
     with Mesh(server.url, token=token) as mesh:

@@ -29,7 +29,7 @@ from relaymesh.client.messages import (
     topic_body,
 )
 from relaymesh.client.problem import answer_of, error_of
-from relaymesh.client.remote import RETURNED, Edit, Groups, RemoteSession, edited, lost
+from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, lost
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import Closed, InvalidSettings, MeshError, PayloadTooLarge, Unreachable
 from relaymesh.kernel.address import DEFAULT_NAMESPACE, name_of, namespace_of
@@ -301,16 +301,10 @@ class HttpSession(RemoteSession):
             delay_ms=nack.delay_ms,
             until_ms=nack.until,
         )
+        begun = self.now()
         results, repeated = await self._settle(api.SettleRequest(nacks=[body]))
-        state: str = results[0].outcome
-        if state == "lease_lost" and repeated:
-            state = "settled"  # by the first try, or by somebody else since: there is nothing more to do
-        if state in RETURNED:
-            self._held.returned(nack.token)
-        else:
-            self._held.drop([nack.token])
-        if state == "lease_lost":
-            raise lost(nack.token)
+        outcome = results[0].outcome
+        state = self._nacked(nack.token, None if outcome == "lease_lost" else outcome, begun, repeated)
         _raise_refused(results[0])
         return state
 

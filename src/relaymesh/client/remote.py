@@ -66,6 +66,22 @@ class RemoteSession:
         """Deadlines of (token, ms); None for a lease that is lost."""
         raise NotImplementedError
 
+    def _nacked(self, token: int, state: str | None, begun: int, repeated: bool) -> str:
+        """What a nack led to; None is a token that is no longer good.
+
+        Of one that was repeated the first try may have done it, if it was begun before the lease ended.
+        """
+        lease = self._held.get(token)
+        if state is None and repeated and (lease is None or begun <= lease.deadline):
+            state = "settled"  # by the first try, or by somebody else since: there is nothing more to do
+        if state in RETURNED:
+            self._held.returned(token)
+        else:
+            self._held.drop([token])
+        if state is None:
+            raise lost(token)
+        return state
+
     # A settle that is repeated because its first answer was lost may find its own work done. Only the node
     # can tell: a lease also ends with its time, and with a nack of what came before it in its lane.
 

@@ -10,7 +10,7 @@ import msgspec
 from relaymesh.client.clock import Elapsed
 from relaymesh.client.discovery import Find
 from relaymesh.client.link import Link
-from relaymesh.client.remote import RETURNED, Edit, Groups, RemoteSession, edited, lost, receipts_from
+from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, receipts_from
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import LeaseLost
 from relaymesh.kernel.address import name_of
@@ -174,17 +174,9 @@ class WebSocketSession(RemoteSession):
 
     async def nack(self, nack: Nack) -> str:
         item = NackItem(*[getattr(nack, name) for name in NackItem.__struct_fields__])
+        begun = self.now()
         answer, repeated = await self._link.ask_again(Settle(self._link.next_ref(), nacks=[item]))
-        state: str | None = answer.states[0]
-        if state is None and repeated:
-            state = "settled"  # by the first try, or by somebody else since: there is nothing more to do
-        if state in RETURNED:
-            self._held.returned(nack.token)
-        else:
-            self._held.drop([nack.token])
-        if state is None:
-            raise lost(nack.token)
-        return state
+        return self._nacked(nack.token, answer.states[0], begun, repeated)
 
     async def settle(self, token: int, groups: Groups) -> list[Receipt]:
         given = [(to, list(envelopes)) for to, envelopes in groups]
