@@ -215,6 +215,18 @@ ALLOWED = {
     "a send whose outcome is not known, and that arrived": (without("R b"), ""),
     "the same id again, with the old receipt": (SOUND + "A b\nR b 11 1 1", ""),
     "a question and its reply, the answer to the settle unheard": (SOUND + QUESTION + REPLY, ""),
+    "an answer that was there before a late holder of its question meant to give it": (
+        SOUND
+        + "I q box - 3 dq 0 9 ok 0 1000 1000\nR q 12 0 1\nH q box 12 1 0.1.3 dq 400 2000 2000 2000\n"
+        + "I re-q out - 0 dx 0 9 reply-0.1.3 0 2900 2900\nT q box 0.1.3 re-q\nS q box 0.1.3 lost 2900\n"
+        + "Z box 3 3 0 0 0",
+        (
+            "H q box 12 2 0.2.1 dq 400 2500 2500 2500\nI re-q out - 0 dr 0 9 reply-0.2.1 0 2500 2500\n"
+            "T q box 0.2.1 re-q\nS q box 0.2.1 answered 2500\nR re-q 13 0 1\n"
+            "H re-q out 13 1 0.2.2 dr 400 2520 2520 2520\nT re-q out 0.2.2 -\nS re-q out 0.2.2 acked 2525\n"
+            "Z out 1 1 0 0 0"
+        ),
+    ),
     "a delay that is over by the wall clock, which was set": (
         SOUND.replace("I b box k 2 db 0", "I b box k 2 db 5000").replace("2020 2020 2020", "2020 2020 9000"),
         "",
