@@ -34,9 +34,12 @@ class GatedJournal:
         self.waiting = threading.Event()
         self.syncs = 0
         self.appends = 0
+        self.appended_by: set[int] = set()
+        """The threads that appended."""
 
     def append(self, payload: bytes, events: int, now_ns: int) -> None:
         self.appends += 1
+        self.appended_by.add(threading.get_ident())
         self._inner.append(payload, events, now_ns)
 
     def sync(self) -> int:

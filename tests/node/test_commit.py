@@ -182,6 +182,49 @@ def test_on_an_event_loop_too(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_grants_and_acks_are_written_by_the_loop_itself(tmp_path: Path) -> None:
+    """No other thread is woken for a few kilobytes that go into memory. What must be synced is its work."""
+
+    async def run() -> None:
+        async with AsyncMesh(tmp_path, settings=MeshSettings(idle_sync_ms=60_000)) as mesh:
+            planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+            journal, core = gated(mesh), node_of(mesh).core
+            await planner.send("coder", 1)
+            assert journal.appended_by != {threading.get_ident()}
+            journal.appended_by.clear()
+            delivery = await coder.receive(timeout=5)
+            assert core.written == core.kernel.state.sequence
+            await delivery.ack()
+            assert core.written == core.kernel.state.sequence
+            assert journal.appended_by == {threading.get_ident()}
+            await planner.send("coder", 2)
+            assert journal.appended_by != {threading.get_ident()}
+
+    asyncio.run(run())
+
+
+def test_but_not_beside_a_sync(tmp_path: Path) -> None:
+    """A disk that takes its time must not stop the loop."""
+
+    async def run() -> None:
+        async with AsyncMesh(tmp_path, settings=MeshSettings(idle_sync_ms=60_000)) as mesh:
+            planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+            await planner.send("coder", 1)
+            delivery = await coder.receive(timeout=5)
+            journal = gated(mesh)
+            journal.gate.clear()
+            sending = asyncio.create_task(planner.send("coder", 2))
+            await asyncio.to_thread(journal.waiting.wait, 5)
+            acking = asyncio.create_task(delivery.ack())
+            await asyncio.sleep(0.02)
+            assert not acking.done()
+            journal.gate.set()
+            await acking
+            await sending
+
+    asyncio.run(run())
+
+
 def test_an_idle_mesh_is_not_synced_again_and_again(tmp_path: Path) -> None:
     with Mesh(tmp_path, settings=MeshSettings(journal=LIGHT)) as mesh:
         planner, coder = mesh.agent("planner"), mesh.agent("coder")

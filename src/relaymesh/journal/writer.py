@@ -132,6 +132,14 @@ class Writer:
         self._bytes_written += size
         self._written = (live.offset, live.next_sequence)
 
+    @property
+    def at_hand(self) -> int:
+        """Bytes that can be appended without asking the disk for anything but to take them.
+
+        They go where zeros were written before, in pages that are in memory.
+        """
+        return 0 if isinstance(self._disk, MirroredDisk) else max(0, self._live.zeroed - self._live.offset)
+
     def sync(self) -> int:
         """Make everything appended before this call durable; returns `synced`. Free when nothing is new."""
         self._check_usable()

@@ -1,6 +1,7 @@
 """The local session for an event loop: decides on the loop, commits in one thread, wakes once a commit.
 
-The loop never waits for the disk. Commands that arrive while a sync runs share the next frame and
+The loop never waits for the disk. What needs no sync, grants and acks, it writes by itself while the disk
+is idle; the rest is the thread's. Commands that arrive while a sync runs share the next frame and
 the next sync; all that became due with it is handed over by a single call into the loop.
 """
 
@@ -128,10 +129,14 @@ class AsyncLocalSession(InProcess):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._core.on_release = self._release_on_loop
         self._commits = CommitThread(node.core)
 
     def _release_on_loop(self, released: list[tuple[Ticket, MeshError | None]]) -> None:
+        if threading.get_ident() == self._thread:
+            _release_all(released)
+            return
         try:
             self._loop.call_soon_threadsafe(_release_all, released)
         except RuntimeError:
@@ -149,12 +154,21 @@ class AsyncLocalSession(InProcess):
         written, synced = marks_of(step)
         if durable:
             await self._durable(written)
-        elif core.passed(written, synced):
+        elif core.passed(written, synced) or self._written_at_once(synced):
             return
         elif core.passed(step.written, step.synced):
             self._commits.want(synced if core.waits_for_sync else 0)  # only deliveries to others wait
         else:
             await self._passed(step.written, step.synced, synced if core.waits_for_sync else 0)
+
+    def _written_at_once(self, synced: int) -> bool:
+        """Nothing here waits for the disk: it is written without the other thread, if that is free."""
+        core = self._core
+        if (core.waits_for_sync and synced > core.synced) or not core.write_light():
+            return False
+        if core.written > core.synced:
+            core.ask_idle_sync()
+        return True
 
     async def _passed(self, written: int, synced: int, sync_to: int) -> None:
         future: asyncio.Future[None] = self._loop.create_future()

@@ -6,6 +6,7 @@ wait to be written. Whoever needs them durable writes and syncs, for everybody a
     submit(command)      decide; the records wait                          (any thread)
     reach(w, s)          come back when the marks have passed w and s      (callers' threads)
     write(), sync()      move the marks, then hand over what waited        (one thread each at a time)
+    write_light()        the same for a few numbers, if nobody has to wait (an event loop)
 
 `written` and `synced` are the marks: every event below them is written, or durable. A receipt, a
 delivery, a refusal leaves only behind its marks. After a failed write or sync the core is dead:
@@ -27,13 +28,19 @@ from relaymesh.kernel.commands import Command
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.mailbox import Waiter
-from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.records import Acked, AnyRecord, Dropped, Granted
 from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.kernel.step import Delivered, Step
 from relaymesh.node.clock import Latch, MeshTime
 from relaymesh.node.outcome import log_step
 from relaymesh.store.projection import Projection
 from relaymesh.wire.records import encode_records
+
+LIGHT = frozenset({Granted, Acked, Dropped})
+LIGHT_RECORDS_MAX = 50
+LIGHT_EVENTS_MAX = 2_000
+LIGHT_BYTES_MAX = 65_536
+"""Of a frame that may be written at once. A record has up to half a kilobyte of names, an event 9 bytes."""
 
 
 class JournalPort(Protocol):
@@ -44,6 +51,9 @@ class JournalPort(Protocol):
     def sync(self) -> int: ...
 
     def room(self, bytes_needed: int = 0) -> bool: ...
+
+    @property
+    def at_hand(self) -> int: ...
 
     def reserve_for_checkpoint(self, bytes_expected: int) -> None: ...
 
@@ -223,6 +233,25 @@ class Core:
         with self._writing:
             self._write()
 
+    def write_light(self) -> bool:
+        """Write what waits if that means no waiting for the disk, nor for another thread; whether it did.
+
+        So it is with grants and acks, unless a sync is under way: a few kilobytes into pages that are in
+        memory. Two hand-overs between threads cost several times that.
+        """
+        if self._syncing.locked() or not self._writing.acquire(blocking=False):
+            return False
+        try:
+            self._check_usable()
+            with self._lock:
+                if not _are_light(self._records) or self.journal.at_hand < LIGHT_BYTES_MAX:
+                    return False
+                taken = self._take()
+            self._write_frame(*taken)
+            return True
+        finally:
+            self._writing.release()
+
     def sync(self) -> None:
         """Write what waits, and sync all that is written."""
         self.write()
@@ -236,10 +265,14 @@ class Core:
     def _write(self) -> None:
         self._check_usable()
         with self._lock:
-            records, self._records = self._records, []
-            projections, self._projections = self._projections, []
-            through = self.kernel.state.sequence
-        self._write_frame(records, projections, through)
+            taken = self._take()
+        self._write_frame(*taken)
+
+    def _take(self) -> tuple[list[AnyRecord], list[Projection], int]:
+        """What waits to be written, and the sequence behind it."""
+        records, self._records = self._records, []
+        projections, self._projections = self._projections, []
+        return records, projections, self.kernel.state.sequence
 
     def _write_frame(self, records: list[AnyRecord], projections: list[Projection], through: int) -> None:
         if records:
@@ -314,10 +347,9 @@ class Core:
         with self._writing:
             self._check_usable()
             with self._lock:
-                records, self._records = self._records, []
-                projections, self._projections = self._projections, []
+                taken = self._take()
                 snapshot = Snapshot(self.kernel.state)
-            self._write_frame(records, projections, snapshot.sequence)
+            self._write_frame(*taken)
         return snapshot
 
     def let_go(self, snapshot: Snapshot) -> None:
@@ -371,6 +403,18 @@ class Core:
             self.on_release([(ticket, failure) for ticket in tickets])
 
 
+def _are_light(records: list[AnyRecord]) -> bool:
+    """Whether they are numbers and names, and not too many."""
+    if len(records) > LIGHT_RECORDS_MAX:
+        return False
+    events = 0
+    for record in records:
+        if record.__class__ not in LIGHT:
+            return False
+        events += record.count
+    return events <= LIGHT_EVENTS_MAX
+
+
 def marks_of(step: Step) -> tuple[int, int]:
     """What must be written and synced before everything this step does has left."""
     written, synced = step.written, step.synced
@@ -416,6 +460,10 @@ class NullJournal:
 
     def room(self, bytes_needed: int = 0) -> bool:  # noqa: ARG002 - memory has no floor
         return True
+
+    @property
+    def at_hand(self) -> int:
+        return LIGHT_BYTES_MAX
 
     def reserve_for_checkpoint(self, bytes_expected: int) -> None:
         pass

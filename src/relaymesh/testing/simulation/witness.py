@@ -69,6 +69,10 @@ class Tapped:
         self._witness.wrote(through, self.writer.segment, offset)
 
     @property
+    def at_hand(self) -> int:
+        return self.writer.at_hand
+
+    @property
     def synced(self) -> int:
         return self.writer.synced
 
