@@ -60,6 +60,24 @@ async def test_failures_are_told_while_it_waits_when_it_is_dead_and_after_it_was
         assert (dead["redrives"], again["redrives"]) == (0, 1)
 
 
+async def test_what_failed_is_told_also_of_a_message_that_was_acked_in_the_end(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        await api.send("coder", 1, id="m-1")
+        for reason in ("first", "second"):
+            [delivery] = await api.receive("coder", waitMs=60_000)
+            await api.settle(nacks=[{"token": delivery["token"], "reason": reason, "delayMs": 0}])
+            await _entries(api, "m-1")  # the store has it by then
+        [delivery] = await api.receive("coder", waitMs=60_000)
+        await api.settle(acks=[delivery["token"]])
+        [entry] = await _entries(api, "m-1")
+        assert (entry["state"], entry["attempts"]) == ("acked", 3)
+        assert [(each["attempt"], each["reason"]) for each in entry["failures"]] == [
+            (1, "first"),
+            (2, "second"),
+        ]
+
+
 async def test_a_published_message_has_one_entry_for_each_subscription(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         for name in ("a", "b"):

@@ -30,6 +30,7 @@ from relaymesh.kernel.records import (
     DeadLettersPurged,
     DelayedForced,
     Dropped,
+    Failure,
     Published,
     Redriven,
     Reprioritised,
@@ -55,6 +56,8 @@ class Touch(NamedTuple):
     due: int | None = None
     priority: int | None = None
     at: int = 0
+    failures: tuple[Failure, ...] = ()
+    """Attempts that failed, to be added to those before."""
 
 
 UNTOUCHED = Touch()
@@ -111,11 +114,15 @@ class Changes:
     def _add_returned(self, _base: int, record: Returned, _detail: object) -> None:
         burned = int(record.cause in BURNING)
         touched = self.touched.setdefault(record.mailbox, {})
-        for sequence, due in zip(record.sequences, record.due, strict=True):
+        failures = record.failures or [None] * record.count
+        for sequence, due, failure in zip(record.sequences, record.due, failures, strict=True):
             touch = touched.get(sequence, UNTOUCHED)
             due_at = min(max(due, record.at), INT64_MAX)
             touched[sequence] = touch._replace(
-                attempts_more=touch.attempts_more + burned, due=due_at, at=record.at
+                attempts_more=touch.attempts_more + burned,
+                due=due_at,
+                at=record.at,
+                failures=touch.failures if failure is None else (*touch.failures, failure),
             )
 
     def _add_reprioritised(self, _base: int, record: Reprioritised, _detail: object) -> None:
@@ -124,7 +131,7 @@ class Changes:
     def _add_forced(self, _base: int, record: DelayedForced, _detail: object) -> None:
         self._touch(record.mailbox, record.sequences, record.at, due=record.at)
 
-    def _touch(self, mailbox: str, sequences: list[int], at: int, **changed: int) -> None:
+    def _touch(self, mailbox: str, sequences: list[int], at: int, **changed: Any) -> None:
         touched = self.touched.setdefault(mailbox, {})
         for sequence in sequences:
             touched[sequence] = touched.get(sequence, UNTOUCHED)._replace(at=at, **changed)
@@ -132,8 +139,12 @@ class Changes:
     def _add_dead(self, _base: int, record: DeadLettered, detail: list[DeadLetter]) -> None:
         self._settle(record.mailbox, record.sequences, ("dead", 0, record.at))
         self.letters += detail
-        for letter in detail:
-            self._touch(record.mailbox, [letter.sequence], record.at, attempts=letter.attempts)
+        touched = self.touched.setdefault(record.mailbox, {})
+        failures = record.failures or [None] * record.count
+        for letter, failure in zip(detail, failures, strict=True):
+            touch = touched.get(letter.sequence, UNTOUCHED)
+            failed = touch.failures if failure is None else (*touch.failures, failure)
+            touched[letter.sequence] = touch._replace(attempts=letter.attempts, at=record.at, failures=failed)
 
     def _add_redriven(self, base: int, record: Redriven, detail: int) -> None:
         self._redriven.append((base, record, detail))
@@ -204,7 +215,7 @@ class Changes:
                 e.id, e.sender, letter.mailbox, e.content, letter.at, max(letter.attempts - 1, 0),
                 letter.reason, last.stack if last else None, namespace_of(letter.mailbox),
                 letter.mailbox, letter.redrives, letter.sequence, letter.dead_sequence, letter.accepted_at,
-                letter.attempts, letter.code, msgspec.json.encode(letter.failures).decode(),
+                letter.attempts, letter.code, _json(letter.failures),
                 e.type, e.encoding,
             )  # fmt: skip
         return rows
@@ -213,8 +224,13 @@ class Changes:
         rows: list[object] = []
         for mailbox, touched in self.touched.items():
             for sequence, touch in touched.items():
-                rows += (sequence, mailbox, *touch)
+                *changed, failures = touch
+                rows += (sequence, mailbox, *changed, _json(failures) if failures else None)
         return rows
+
+
+def _json(failures: Sequence[Failure]) -> str:
+    return msgspec.json.encode(failures).decode()
 
 
 def runs(changed: dict[int, How]) -> dict[How, list[int]]:

@@ -32,7 +32,7 @@ _ROUTED = ManyRows("insert_routed", 14)
 _REDRIVEN = ManyRows("insert_redriven", 14)
 _ADMITTED_BY_TOPIC = ManyRows("insert_admitted_by_topic", 8)
 _SETTLE = ManyRows("settle_rows", 5)
-_TOUCH = ManyRows("touch_rows", 7)
+_TOUCH = ManyRows("touch_rows", 8)
 _LETTERS = ManyRows("insert_letters", 19)
 
 

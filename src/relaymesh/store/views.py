@@ -35,6 +35,8 @@ class MessageRow(msgspec.Struct, frozen=True):
     created_at_ms: int
     due_at_ms: int
     updated_at_ms: int
+    failures: str | None
+    """Attempts that failed, as in a `LetterRow`."""
 
 
 class LetterRow(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from relaymesh.server.exchange import Exchange
 from relaymesh.server.routes.dead_letters import failure_body
 from relaymesh.server.served import Served
 from relaymesh.store.views import LetterRow, MessageRow, Views
-from relaymesh.wire.api import StoryAnswer, StoryEntry
+from relaymesh.wire.api import FailureBody, StoryAnswer, StoryEntry
 from relaymesh.wire.envelope import iso
 
 CATCH_UP_S = 10.0
@@ -39,7 +39,7 @@ async def story(exchange: Exchange) -> StoryAnswer:
         entries = await asyncio.to_thread(_from_store, served, served.views, message_id)
     visible = [entry for entry in entries if principal.sees(entry.mailbox)]
     if not visible:
-        raise NotFound(f"there is no message {message_id[:128]!r}", hint="settled ones are kept for a day")
+        raise NotFound(f"there is no message {message_id[:128]!r}", hint="settled ones are kept for a week")
     return StoryAnswer(message_id=message_id, entries=visible)
 
 
@@ -113,7 +113,12 @@ def _told(row: MessageRow, state: Any) -> StoryEntry:
         updated_at=iso(row.updated_at_ms),
         topic=UNSET if row.topic is None else row.topic,
         task_id=UNSET if row.task_id is None else row.task_id,
+        failures=_told_failures(row.failures),
     )
+
+
+def _told_failures(text: str | None) -> list[FailureBody]:
+    return [] if text is None else [failure_body(each) for each in _failures(text)]
 
 
 def _stay(row: MessageRow, alive: _Alive) -> StoryEntry:
@@ -137,7 +142,7 @@ def _settled(row: MessageRow, letter: LetterRow | None) -> StoryEntry:
         told,
         dead_sequence=letter.dead_sequence,
         dead_reason=UNSET if letter.reason is None else letter.reason,
-        failures=[failure_body(each) for each in _failures(letter.failures)],
+        failures=_told_failures(letter.failures),
     )
 
 
@@ -177,4 +182,5 @@ def _row(mailbox: str, entry: Entry) -> MessageRow:
         created_at_ms=entry.accepted_at,
         due_at_ms=entry.due_at,
         updated_at_ms=entry.accepted_at,
+        failures=None,
     )

@@ -42,7 +42,10 @@ UPDATE messages
 SET attempts      = coalesce(v.column3, attempts + v.column4),
     due_at_ms     = coalesce(v.column5, due_at_ms),
     priority      = coalesce(v.column6, priority),
-    updated_at_ms = max(updated_at_ms, v.column7)
+    updated_at_ms = max(updated_at_ms, v.column7),
+    failures      = CASE WHEN v.column8 IS NULL THEN failures
+                         WHEN failures IS NULL THEN v.column8
+                         ELSE substr(failures, 1, length(failures) - 1) || ',' || substr(v.column8, 2) END
 FROM (VALUES {rows}) AS v
 WHERE messages.sequence = v.column1 AND messages.mailbox = v.column2
 
