@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -19,84 +21,131 @@ from tests.pipeline.audit.traffic import Story, rows_of, stories, story_of
 from tests.pipeline.tables.journal import Row, bronze
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 LONG = 120
+STORIES = 50
 
 
-def audited(spark: SparkSession, cases: list[list[Row]]) -> Found:
-    """What Spark finds in journals that are partitions of one bronze."""
-    rows = audit_rows(bronze(spark, *cases)).collect()
+@dataclass
+class Cases:
+    """Journals to be audited together: each is a partition of one bronze, and planning the audit is dear."""
+
+    told: list[list[Row]] = field(default_factory=list)
+    planted: dict[int, str] = field(default_factory=dict)
+    """By partition: the rule that must notice what was broken there."""
+    untouched: set[int] = field(default_factory=set)
+    cut: set[int] = field(default_factory=set)
+
+    def add(self, rows: list[Row]) -> int:
+        number = len(self.told)
+        self.told.append([row | {"partition": number} for row in rows])
+        return number
+
+    def checked(self) -> Found:
+        return set().union(*[Checker(rows).check() for rows in self.told])
+
+
+@pytest.fixture(scope="module")
+def cases() -> Cases:
+    made = Cases()
+    for story, seed in imagined():
+        add_sound_and_broken(made, story, random.Random(seed))
+    for seed in range(4):
+        add_planted(made, seed)
+    for seed in range(12):
+        add_cut(made, seed)
+    return made
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, cases: Cases) -> Found:
+    """What Spark finds in them."""
+    events = bronze(spark, *cases.told).cache()
+    entries = messages(events).cache()
+    rows = audit_violations(events, entries).collect()
+    entries.unpersist()
+    events.unpersist()
     return {(row.rule, row.partition, row.mailbox, row.message_sequence, row.sequence) for row in rows}
 
 
-def audit_rows(events: DataFrame) -> DataFrame:
-    kept = events.cache()
-    return audit_violations(kept, messages(kept).cache())
+def imagined() -> list[tuple[Story, int]]:
+    """Stories of Hypothesis, and for each a number that decides what is broken in it.
+
+    They are judged together, after the last of them: that Spark agrees is asserted in a test below.
+    """
+    told: list[tuple[Story, int]] = []
+
+    @given(story=stories, seed=st.integers(0, 1 << 32))
+    @settings(
+        max_examples=STORIES,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def listen(story: Story, seed: int) -> None:
+        told.append((story, seed))
+
+    listen()
+    return told
 
 
-def checked(cases: list[list[Row]]) -> Found:
-    return set().union(*[Checker(rows).check() for rows in cases])
+def add_sound_and_broken(cases: Cases, story: Story, chance: random.Random) -> None:
+    """As the kernel wrote it, and with something broken at random."""
+    whole = rows_of(story, 0)
+    cases.add(whole)
+    broken = chance.choice(PLANTERS)(whole, chance)
+    if broken is not None:
+        cases.add(broken)
 
 
-def sound(seed: int, partition: int) -> list[Row]:
-    return rows_of(story_of(seed, LONG), partition)
-
-
-@given(told=st.lists(stories, min_size=10, max_size=25), seed=st.integers(0, 1 << 32))
-@settings(
-    max_examples=2,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
-def test_spark_and_the_checker_agree_on_any_journal(
-    spark: SparkSession, told: list[Story], seed: int
-) -> None:
-    """Half of the journals as the kernel wrote them, half with something broken at random."""
-    chance = random.Random(seed)
-    cases: list[list[Row]] = []
-    for story in told:
-        whole = rows_of(story, len(cases))
-        cases.append(whole)
-        broken = chance.choice(PLANTERS)([row | {"partition": len(cases)} for row in whole], chance)
+def add_planted(cases: Cases, seed: int) -> None:
+    """Each violation that must be found, planted into one journal."""
+    whole = sound(seed)
+    cases.untouched.add(cases.add(whole))
+    for planter, rule in CERTAIN.items():
+        broken = planter(whole, random.Random(seed))
         if broken is not None:
-            cases.append(broken)
-    assert audited(spark, cases) == checked(cases)
+            cases.planted[cases.add(broken)] = rule
 
 
-def test_every_planted_violation_is_found_and_nothing_else(spark: SparkSession) -> None:
-    cases: list[list[Row]] = []
-    wanted: dict[int, str] = {}
-    untouched: set[int] = set()
-    for seed in range(4):
-        whole = sound(seed, len(cases))
-        untouched.add(len(cases))
-        cases.append(whole)
-        for planter, rule in CERTAIN.items():
-            broken = planter([row | {"partition": len(cases)} for row in whole], random.Random(seed))
-            if broken is not None:
-                wanted[len(cases)] = rule
-                cases.append(broken)
-    assert set(wanted.values()) == set(CERTAIN.values()), "the stories offer a place for each"
-    found = audited(spark, cases)
-    rules = {case: {each[0] for each in found if each[1] == case} for case in range(len(cases))}
-    assert {case: rules[case] for case in untouched} == {case: set() for case in untouched}
-    assert [(rule, rules[case]) for case, rule in wanted.items() if rule not in rules[case]] == []
-    assert found == checked(cases)
-
-
-def test_what_came_before_the_first_known_event_is_not_judged(spark: SparkSession) -> None:
+def add_cut(cases: Cases, seed: int) -> None:
     """Retention cut the past off: settles of unknown messages, unknown settings, old subscriptions."""
-    cases = []
-    for case in range(12):
-        whole = sound(case, case)
-        cases.append(whole[random.Random(case).randrange(5, len(whole) - 5) :])
-    assert audited(spark, cases) == set()
+    whole = sound(seed)
+    cases.cut.add(cases.add(whole[random.Random(seed).randrange(5, len(whole) - 5) :]))
+
+
+def sound(seed: int) -> list[Row]:
+    return rows_of(story_of(seed, LONG), 0)
+
+
+def test_spark_and_the_checker_agree_on_any_journal(cases: Cases, found: Found) -> None:
+    """On journals as the kernel wrote them, and on journals with something broken."""
+    assert len(cases.told) > 2 * STORIES
+    wanted = cases.checked()
+    apart = {each[1] for each in found ^ wanted}
+    assert (found - wanted, wanted - found) == (set(), set()), [cases.told[number] for number in apart][:1]
+
+
+def test_every_planted_violation_is_found_and_nothing_else(cases: Cases, found: Found) -> None:
+    assert set(cases.planted.values()) == set(CERTAIN.values()), "the stories offer a place for each"
+    rules: dict[int, set[str]] = {}
+    for rule, partition, *_ in found:
+        rules.setdefault(partition, set()).add(rule)
+    assert cases.untouched & rules.keys() == set()
+    assert [
+        (each, rules.get(case)) for case, each in cases.planted.items() if each not in rules.get(case, ())
+    ] == []
+
+
+def test_what_came_before_the_first_known_event_is_not_judged(cases: Cases, found: Found) -> None:
+    assert len(cases.cut) == 12
+    assert [each for each in found if each[1] in cases.cut] == []
 
 
 def test_the_stories_hold_everything_that_can_happen() -> None:
-    told = Counter(row["operation"] for seed in range(4) for row in sound(seed, 0))
+    told = Counter(row["operation"] for seed in range(4) for row in sound(seed))
     every = {
         "START", "OPEN_MAILBOX", "SUBSCRIBE", "UNSUBSCRIBE", "APPEND", "PUBLISH", "GRANT", "ACK", "DROP",
         "NACK", "LEASE_EXPIRED", "RECLAIM", "DEFER", "RELEASE",
@@ -107,7 +156,7 @@ def test_the_stories_hold_everything_that_can_happen() -> None:
 
 
 def test_the_summary_has_a_row_for_every_rule(spark: SparkSession) -> None:
-    rows = sound(0, 0)
+    rows = sound(0)
     acks = sum(row["operation"] == "ACK" for row in rows)
     broken = [
         ("early", 0, "default/a", 4, "m1", sequence, rows[0]["timestamp"], "…") for sequence in (31, 12)
