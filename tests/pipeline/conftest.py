@@ -16,7 +16,9 @@ HERE = Path(__file__).parent
 SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # short runs: start fast
+    # Small data, large plans: compiling them would take longer than running them.
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "2",
     "spark.sql.adaptive.enabled": "false",
@@ -27,15 +29,19 @@ SETTINGS = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """py4j leaves closing its sockets to the garbage collector, and says so when warnings are errors."""
+    from tests.spreading import group_of
+
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+            if "spark" in getattr(item, "fixturenames", ()):
+                assert group_of(item.nodeid), f"{item.nodeid} uses Spark: name its file in tests/spreading.py"
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """`local[2]`, no UI, one shuffle partition, no adaptive plans, UTC."""
+    """`local[2]`, no UI, one shuffle partition, no adaptive plans, nothing compiled, UTC."""
     pytest.importorskip("pyspark", reason="the pipeline's packages are not installed")
     from relaymesh.errors import NotFound
     from relaymesh.pipeline.spark import spark_session

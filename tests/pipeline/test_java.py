@@ -118,7 +118,10 @@ class TestJdk4py:
 
 SCRIPT = """
 from relaymesh.pipeline.spark import spark_session
-spark = spark_session(master="local[1]", settings={"spark.driver.memory": "512m"})
+spark = spark_session(master="local[1]", settings={
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+})
 version = spark.sparkContext._jvm.System.getProperty("java.version")
 print("ran", spark.range(7).count(), "on", version)
 spark.stop()

@@ -20,12 +20,10 @@ from tests.pipeline.conftest import SETTINGS
 from tests.pipeline.runs.tiny import tiny_catalog
 
 BATCH_EVENTS = 40
-SHORT_LIFE = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""This Java dies young: it is not worth compiling well."""
 
 
 def main(data: str, warehouse: str, command: str, stage: str, times: str) -> None:
-    spark = spark_session(master="local[2]", app="driver", settings={**SETTINGS, **SHORT_LIFE})
+    spark = spark_session(master="local[2]", app="driver", settings=SETTINGS)
     java = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     left = int(times)
 

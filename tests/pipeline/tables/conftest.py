@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,27 +15,11 @@ if TYPE_CHECKING:
 
     from relaymesh.pipeline.catalog import Table
 
-PLAIN = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-
 Rows = Callable[..., list[dict[str, Any]]]
 
 
-@pytest.fixture(autouse=True, scope="package")
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Small data, large plans: compiling them would take longer than running them."""
-    before = {name: spark.conf.get(name, None) for name in PLAIN}
-    for name, value in PLAIN.items():
-        spark.conf.set(name, value)
-    yield
-    for name, old in before.items():
-        if old is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, old)
-
-
 @pytest.fixture(scope="package")
-def golden(spark: SparkSession, interpreted: None) -> dict[str, DataFrame]:
+def golden(spark: SparkSession) -> dict[str, DataFrame]:
     """Every table of the catalog, each made from the rows of those before it."""
     from relaymesh.pipeline.catalog import build_all
 
