@@ -2,8 +2,8 @@
 
 Starting Java and warming it up costs as much as a dozen tests. So the tests of Spark are two groups, about
 as long as each other, each in one process with one session: those that work in the session, and those that
-start more Javas beside it. A file whose tests share something dear stays whole. All other tests go one by
-one to whoever is free, after the groups.
+start more Javas beside it, with a few to even them out. A file whose tests share something dear stays
+whole. All other tests go one by one to whoever is free, after the groups.
 
 This is `--dist=loadgroup` of pytest-xdist, whose marks pytest 9.2 does not hand on.
 """
@@ -18,14 +18,14 @@ IN_ONE_SESSION = (
     "tests/pipeline/audit/",
     "tests/pipeline/report/test_whole.py",
     "tests/pipeline/runs/",
-    "tests/pipeline/source/test_spark_reads.py",
-    "tests/pipeline/source/test_writer.py",
     "tests/pipeline/tables/",
     "tests/pipeline/test_spark.py",
 )
 WITH_MORE_JAVAS = (
     "tests/pipeline/runs/test_cli.py",
     "tests/pipeline/runs/test_kills.py",
+    "tests/pipeline/source/test_spark_reads.py",
+    "tests/pipeline/source/test_writer.py",
     "tests/pipeline/test_cluster.py",
     "tests/pipeline/test_java.py",
 )
