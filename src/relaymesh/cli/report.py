@@ -1,4 +1,4 @@
-"""report: the published tables as one page, as SQL and as a notebook."""
+"""report: the published tables as one page, as a proposal, as SQL and as a notebook."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ from relaymesh.cli.table import Column
 from relaymesh.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
+    from relaymesh.pipeline.advice import Proposal
     from relaymesh.pipeline.report.published import Published
 
-app = typer.Typer(help="The published tables as a page, as SQL, as a notebook: build, open, sql, tables.")
+app = typer.Typer(
+    help="The published tables as a page, as a proposal, as SQL: build, open, advice, sql, tables."
+)
 
 NEWEST = "newest-report"
 """A file of the warehouse that says where the newest report is."""
@@ -92,6 +95,27 @@ def open_report(
     if not path.is_file():
         raise NotFound(f"there is no report {path}", hint="relaymesh report build")
     call.output.record({"report": str(path), "opened": _shown(path)})
+
+
+@app.command("advice")
+def advice(
+    context: typer.Context,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where proposal.json and proposal.txt go.")
+    ] = Path(),
+    directory: pipeline.Dirs = None,
+    warehouse: pipeline.Warehouse = None,
+    json: options.Json = False,
+) -> None:
+    """Say which settings the tables give reason to change, and why; keep it as a file. Changes no setting."""
+    call = begin(context, None, json)
+    with _published(call, directory, warehouse) as published:
+        proposal, written = _propose(published, out.absolute())
+    if call.output.json:
+        call.output.object(proposal.fields())
+        return
+    call.output.line(proposal.text().rstrip())
+    call.output.note(f"also in {' and '.join(map(str, written))}")
 
 
 @app.command("sql")
@@ -188,9 +212,11 @@ def _write(call: Call, place: Path, out: Path, notebook: Path | None, *, ran: bo
         size = write_page(page, out)
         if notebook is not None:
             write_notebook(published, notebook.absolute())
+        _, proposal = _propose(published, out.parent)
     swap_file(place / NEWEST, str(out).encode())
     fields: dict[str, Any] = {
         "report": str(out),
+        "proposal": str(proposal[1]),
         "bytes": size,
         "figures": len(page.figures),
         "run_id": page.run_id,
@@ -203,6 +229,14 @@ def _write(call: Call, place: Path, out: Path, notebook: Path | None, *, ran: bo
         call.output.note(f"relaymesh report open {shlex.quote(str(out))}")
     if page.balance.judged and not page.balance.holds:
         raise CheckFailed("the sums do not add up", hint="the report says which; relaymesh journal verify")
+
+
+def _propose(published: Published, directory: Path) -> tuple[Proposal, tuple[Path, Path]]:
+    from relaymesh.pipeline.advice import write_proposal
+    from relaymesh.pipeline.report.proposal import proposal_of
+
+    proposal = proposal_of(published, datetime.now(UTC))
+    return proposal, write_proposal(proposal, directory)
 
 
 # -- open

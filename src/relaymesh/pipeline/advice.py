@@ -44,11 +44,14 @@ class Proposal:
     made_at: str
     suggestions: tuple[Suggestion, ...]
 
-    def json(self) -> str:
-        """For programs: one object, ending in a newline."""
-        told = {"version": VERSION, "made_at": self.made_at, "note": NOTE}
+    def fields(self) -> dict[str, Any]:
+        """For programs."""
         listed = [asdict(each) for each in self.suggestions]
-        return json.dumps(told | {"suggestions": listed}, indent=2, ensure_ascii=False) + "\n"
+        return {"version": VERSION, "made_at": self.made_at, "note": NOTE, "suggestions": listed}
+
+    def json(self) -> str:
+        """The same as text, ending in a newline."""
+        return json.dumps(self.fields(), indent=2, ensure_ascii=False) + "\n"
 
     def text(self) -> str:
         """For people: a line per suggestion, and below it why."""

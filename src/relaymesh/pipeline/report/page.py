@@ -14,8 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from relaymesh import __version__
-from relaymesh.pipeline.advice import INPUTS, Suggestion, propose
 from relaymesh.pipeline.report.figure import Bucket, Figure
+from relaymesh.pipeline.report.proposal import proposal_of
 from relaymesh.pipeline.report.published import Answer, Published
 from relaymesh.pipeline.report.sections import all_sections
 from relaymesh.pipeline.report.shown import cell, count
@@ -89,7 +89,7 @@ def build_page(published: Published, *, made_at: datetime, sample: bool = False)
         balance=balance,
         audit=_audit_verdict(published),
         sections=drawn,
-        suggestions=_suggestions(published, made_at),
+        suggestions=proposal_of(published, made_at).suggestions,
         suggestions_max=SUGGESTIONS_MAX,
         views=_views(published),
         style=Markup(style),
@@ -120,13 +120,6 @@ def _audit_verdict(published: Published) -> tuple[int, int] | None:
         return None
     [row] = published.ask("SELECT count(*), count_if(NOT passed) FROM audit_summary", 1).rows
     return row[0], row[1]
-
-
-def _suggestions(published: Published, made_at: datetime) -> tuple[Suggestion, ...]:
-    if not published.has(*INPUTS):
-        return ()
-    rows = {name: published.ask(f"SELECT * FROM {name} ORDER BY ALL", 1_000).records() for name in INPUTS}
-    return propose(rows, made_at.isoformat()).suggestions
 
 
 def _views(published: Published) -> str:
