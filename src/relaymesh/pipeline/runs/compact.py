@@ -36,7 +36,8 @@ def compact_bronze(spark: SparkSession, bronze: Bronze, through_batch: int, run_
     if days:
         old = [piece for piece in snapshot.pieces if piece.day in days]
         rows = bronze.read(spark, old).repartition("event_date")
-        folder = bronze.write(rows.sortWithinPartitions("event_date", "partition", "sequence"), f"c-{run_id}")
+        ordered = rows.sortWithinPartitions("event_date", "operation", "partition", "sequence")
+        folder = bronze.write(ordered, f"c-{run_id}")  # by operation, as the ingest writes: see files.py
         made = bronze.pieces(folder)
         if bronze.measure(spark, made) != merged(each for each in snapshot.stretches if each.day in days):
             raise JournalDamaged(f"the compacted files in {folder} hold other events than the batches")

@@ -25,10 +25,10 @@ from relaymesh.pipeline.runs.record import RunRecord, now_iso
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.stages import Observer, Stage
 from relaymesh.pipeline.source.offsets import latest
-from relaymesh.pipeline.tables.bronze import Batch, Bronze
+from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Stretch, merged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["CONSUMER", "Ingest"]
@@ -58,20 +58,24 @@ class BatchTaker:
         bronze = Bronze(self.warehouse)
         if bronze.has(batch):
             return  # committed here, and Spark was stopped before it knew
-        folder = bronze.write(df.withColumn("run_id", f.lit(self.run_id)), f"{batch:08}-{self.run_id}")
-        pieces = bronze.pieces(folder)
+        arrived = [_arrived(row) for row in df.collect()]
+        pieces = bronze.pieces(bronze.take(arrived, f"{batch:08}-{self.run_id}"))
         self.observer(Stage.BATCH_WRITTEN, f"batch {batch}", batch, 0)
-        stretches = bronze.measure(df.sparkSession, pieces)
         entry = Batch(
             batch=batch,
             run_id=self.run_id,
             committed_at=now_iso(),
             pieces=pieces,
-            stretches=stretches,
+            stretches=merged(each.stretch for each in arrived),
         )
         bronze.commit(entry)
         _tell_nodes(entry)
         self.observer(Stage.BATCH_COMMITTED, f"batch {batch}, {entry.rows} events", batch, 0)
+
+
+def _arrived(row: Row) -> Arrived:
+    """A row of the source's `into`: see source/files.py."""
+    return Arrived(row.path, Stretch(row.source, row.partition, row.day, row.first, row.last, row.rows))
 
 
 def _tell_nodes(entry: Batch) -> None:
@@ -110,7 +114,7 @@ class Ingest:
         """Start the stream, with a trigger as `DataStreamWriter.trigger` takes it."""
         self._check_agreement()
         taker = BatchTaker(self._settings.warehouse, self._record.run_id, self._observer)
-        writer = self.events().writeStream.foreachBatch(taker)
+        writer = self.files().writeStream.foreachBatch(taker)
         return writer.option("checkpointLocation", str(self._checkpoint)).trigger(**trigger).start()
 
     def available_now(self) -> None:
@@ -142,6 +146,11 @@ class Ingest:
         own = [each for each in self._bronze.snapshot().batches if each.run_id == self._record.run_id]
         self._record.batches = [each.batch for each in own]
         self._record.events = sum(each.rows for each in own)
+        events = {each.batch: each.rows for each in own}
+        for told in self._record.progress:  # Spark saw a row for each file
+            told["rows"] = events.get(told["batch"], 0)
+            seconds = told["ms"].get("triggerExecution", 0) / 1000
+            told["rows_per_s"] = round(told["rows"] / seconds, 1) if seconds else None
 
     def is_behind(self) -> bool:
         """Whether any journal has an event that bronze has not; a stream would take seconds to find out."""
@@ -158,11 +167,14 @@ class Ingest:
         except StreamingQueryException as error:
             raise IngestFailed(_cause(error)) from error
 
-    def events(self) -> DataFrame:
+    def files(self) -> DataFrame:
+        """The stream: a row for each file that a task has written."""
         options = {
             "path": msgspec.json.encode(dict(self._sources)).decode(),
             "maxRowsPerBatch": str(self._settings.batch_events),
             "quarantine": self._settings.quarantine,
+            "into": str(self._bronze.incoming(self._record.run_id)),
+            "runId": self._record.run_id,
         }
         return self._spark.readStream.format("relaymesh").options(**options).load()
 

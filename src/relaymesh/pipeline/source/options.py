@@ -58,6 +58,9 @@ class SourceOptions:
     onDataLoss: what events do that retention dropped before they were read: `fail`, or `skip`, which makes
         them a row of the quarantine table.
     consumer: a name under which a stream tells each node how far it has read: retention waits for it.
+    into: a directory that driver and executors share: tasks write the events there as Parquet, and a row is a
+        file (see files.py). What the files are for, and which of them count, is up to the reader.
+    runId: what the column run_id of such files says.
     """
 
     directories: tuple[Directory, ...]
@@ -73,6 +76,8 @@ class SourceOptions:
     on_bad_frame: OnBadFrame = "fail"
     on_data_loss: OnDataLoss = "fail"
     consumer: str | None = None
+    into: str | None = None
+    run_id: str | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
@@ -100,6 +105,8 @@ class SourceOptions:
             on_bad_frame=_choice(options, "quarantine", "fail", get_args(OnBadFrame)),
             on_data_loss=_choice(options, "ondataloss", "fail", get_args(OnDataLoss)),
             consumer=options.get("consumer"),
+            into=options.get("into"),
+            run_id=options.get("runid"),
         )
 
 
@@ -119,6 +126,8 @@ _KNOWN = {
     "quarantine",
     "ondataloss",
     "consumer",
+    "into",
+    "runid",
 }
 
 

@@ -9,6 +9,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -21,6 +22,7 @@ from relaymesh.journal.extent import Unreadable, read_between
 from relaymesh.journal.verdict import Damage
 from relaymesh.pipeline.schema.bronze import EVENTS, QUARANTINE
 from relaymesh.pipeline.source.events import EventBatch, Misfit, records_of
+from relaymesh.pipeline.source.files import FILES, write_by_day
 from relaymesh.pipeline.source.options import SourceOptions
 from relaymesh.pipeline.source.plan import Piece, lost_error
 
@@ -30,14 +32,22 @@ ROWS_PER_ARROW_BATCH = 16_384
 
 
 def schema_of(options: SourceOptions) -> StructType:
-    return EVENTS if options.table == "events" else QUARANTINE
+    if options.table == "quarantine":
+        return QUARANTINE
+    return EVENTS if options.into is None else FILES
 
 
 def read_piece(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a piece. Raises `JournalDamaged` at what does not read back, unless told to go on."""
     if options.table == "quarantine":
         yield from _quarantine(piece, options)
-        return
+    elif options.into is None:
+        yield from _events(piece, options)
+    else:
+        yield from write_by_day(_events(piece, options), Path(options.into), options.run_id)
+
+
+def _events(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     batch = _empty(piece, options)
     with _without_gc():
         for part in _parts(piece, options):

@@ -2,6 +2,7 @@
 
     bronze/log/00000017.json                                     batch 17 counts, and this is its folder
     bronze/batch=00000017-<run>/event_date=2026-11-16/….parquet  its rows
+    bronze/_incoming/<run>/….parquet                             files of tasks, before they are in a batch
     bronze/generation.json                                       what compaction made of batches 0 to n
 
 Exactly once: Spark gives a batch the same events after a crash as before it. Each try writes a folder of its
@@ -24,9 +25,10 @@ from relaymesh.pipeline.tables.manifest import ROWS_PER_FILE, Input, Piece, enco
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Batch", "Bronze", "BronzeSnapshot", "Generation", "Piece", "Stretch"]
+__all__ = ["Arrived", "Batch", "Bronze", "BronzeSnapshot", "Generation", "Piece", "Stretch"]
 
 FOLDER = "bronze"
+INCOMING = "_incoming"
 _T = TypeVar("_T")
 
 
@@ -39,6 +41,13 @@ class Stretch(msgspec.Struct, frozen=True):
     first: int
     last: int
     rows: int
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """A file that a task of the ingest has written, and what it holds."""
+
+    path: str
+    stretch: Stretch
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +188,19 @@ class Bronze:
         return found.select(*EVENTS.names)
 
     # -- writing
+
+    def incoming(self, run_id: str) -> Path:
+        """Where the tasks of a run put files. They never count where they are."""
+        return self.folder / INCOMING / run_id
+
+    def take(self, files: Iterable[Arrived], name: str) -> str:
+        """Move files into a new folder, by day. Nothing counts yet. Answers the folder."""
+        folder = f"{FOLDER}/batch={name}"
+        for number, file in enumerate(files):
+            day = self.root / folder / f"event_date={file.stretch.day}"
+            day.mkdir(parents=True, exist_ok=True)
+            Path(file.path).rename(day / f"part-{number:05}.parquet")
+        return folder
 
     def write(self, df: DataFrame, name: str) -> str:
         """Write rows into a new folder, by day. Nothing counts yet. Answers the folder."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from relaymesh.pipeline.tables.bronze import FOLDER, Bronze
+from relaymesh.pipeline.tables.bronze import FOLDER, INCOMING, Bronze
 from relaymesh.pipeline.tables.manifest import Manifest
 from relaymesh.pipeline.tables.store import HISTORY, TableStore
 
@@ -31,6 +31,7 @@ def sweep(store: TableStore, bronze: Bronze, keep_runs: int, ingesting: str = ""
         if manifest.run_id not in named:
             (store.root / HISTORY / f"{manifest.run_id}.json").unlink()
     spared = {f"{FOLDER}/{path.name}" for path in bronze.folder.glob(f"batch=*-{ingesting}")}
+    spared.add(f"{FOLDER}/{INCOMING}/{ingesting}")
     in_bronze = {piece.folder for piece in bronze.snapshot().pieces}
     return _remove(store.root, _marked(kept) | in_bronze | spared)
 
@@ -46,7 +47,8 @@ def _marked(kept: list[Manifest]) -> set[str]:
 
 
 def _remove(root: Path, marked: set[str]) -> int:
-    folders = [*root.glob(f"{FOLDER}/batch=*"), *root.glob("tables/*/run_id=*")]
+    patterns = (f"{FOLDER}/batch=*", f"{FOLDER}/{INCOMING}/*", "tables/*/run_id=*")
+    folders = [folder for pattern in patterns for folder in root.glob(pattern)]
     gone = [folder for folder in folders if folder.relative_to(root).as_posix() not in marked]
     for folder in gone:
         shutil.rmtree(folder)
