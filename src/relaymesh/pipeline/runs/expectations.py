@@ -6,22 +6,24 @@ Each expectation measures one number and compares it with a bound. An `error` th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
-from pyspark.sql import functions as f
 
 from relaymesh.pipeline.tables.bronze import BronzeSnapshot
+from relaymesh.pipeline.tables.counts import Counts
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 __all__ = ["Measured", "TableShape", "of_audit", "of_bronze", "of_quarantine", "of_sums", "of_table"]
 
 Severity = Literal["info", "warning", "error"]
+
+Counter = Callable[[Sequence[str], Sequence[str]], Counts]
+"""From columns and keys to how many nulls those have, and how many different ones there are of these."""
 
 
 class TableShape(Protocol):
@@ -61,41 +63,39 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.metric} of {of} is {self.value:g}, and may be {self.most:g}"
 
 
-def of_table(table: TableShape, new: DataFrame, rows: int, day: str | None = None) -> list[Measured]:
+def of_table(
+    table: TableShape, schema: StructType, counts: Counter, rows: int, day: str | None = None
+) -> list[Measured]:
     """Rows of the table, and of what this run wrote: its shape, and that keys are there and unique.
 
+    `counts`: counts what this run wrote, see `Draft.counts`.
     `day`: the column by which the table is refreshed. A row without a day would be lost by the next refresh.
     """
     never_null = {field.name for field in table.schema if not field.nullable} | ({day} if day else set())
     required = sorted({*table.keys, *never_null})
-    missing = [name for name in required if name not in new.columns]
-    wrong = len(missing) + _misfits(new.schema, table.schema)
+    missing = [name for name in required if name not in schema.names]
+    wrong = len(missing) + _misfits(schema, table.schema)
     found = [
         Measured(table=table.name, metric="rows", value=rows),
         Measured(table=table.name, metric="columns_wrong", value=wrong, most=0, severity="error"),
     ]
     if missing:
         return found
-    counts = [f.count("*").alias("rows")]
-    counts += [f.count(f.when(f.col(name).isNull(), 1)).alias(f"null_{name}") for name in required]
-    if table.keys:
-        counts.append(f.count_distinct(f.struct(*table.keys)).alias("keys"))
-    [seen] = new.agg(*counts).collect()
-    found.append(Measured(table=table.name, metric="rows_written", value=seen["rows"]))
-    for name in required:
-        rate = seen[f"null_{name}"] / seen["rows"] if seen["rows"] else 0.0
-        found.append(
-            Measured(
-                table=table.name,
-                metric="null_rate",
-                column=name,
-                value=rate,
-                most=0 if name in never_null else None,
-                severity="error" if name in never_null else "info",
-            )
+    seen = counts(required, table.keys)
+    found.append(Measured(table=table.name, metric="rows_written", value=seen.rows))
+    found += [
+        Measured(
+            table=table.name,
+            metric="null_rate",
+            column=name,
+            value=seen.nulls[name] / seen.rows if seen.rows else 0.0,
+            most=0 if name in never_null else None,
+            severity="error" if name in never_null else "info",
         )
-    if table.keys:
-        twice = seen["rows"] - seen["keys"]
+        for name in required
+    ]
+    if seen.keys is not None:
+        twice = seen.rows - seen.keys
         found.append(
             Measured(table=table.name, metric="duplicate_keys", value=twice, most=0, severity="error")
         )

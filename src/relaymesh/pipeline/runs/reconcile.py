@@ -10,6 +10,7 @@ no record in the journal, and are in none of these numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
@@ -22,8 +23,10 @@ __all__ = ["reconcile"]
 _SETTLED = {"acked": "ACK", "dropped": "DROP", "dead": "DEAD_LETTER"}
 
 
-def reconcile(bronze: DataFrame, messages: DataFrame | None, *, whole: bool) -> dict[str, Any]:
-    """The numbers, and `balanced`.
+def reconcile(
+    bronze: DataFrame, messages: DataFrame | None, *, whole: bool
+) -> tuple[dict[str, Any], datetime | None]:
+    """The numbers, with `balanced`; and when the newest event happened, which the same look at bronze tells.
 
     `whole` is false when the beginning of a journal was gone before the first run: then messages are settled
     that nobody saw accepted, and the sums are told but not judged.
@@ -31,7 +34,11 @@ def reconcile(bronze: DataFrame, messages: DataFrame | None, *, whole: bool) -> 
     counted = {
         row.operation: row
         for row in bronze.groupBy("operation")
-        .agg(f.count("*").alias("events"), f.sum("targets").alias("targets"))
+        .agg(
+            f.count("*").alias("events"),
+            f.sum("targets").alias("targets"),
+            f.unix_micros(f.max("timestamp")).alias("newest"),
+        )
         .collect()
     }
     events = {operation: row.events for operation, row in counted.items()}
@@ -46,7 +53,8 @@ def reconcile(bronze: DataFrame, messages: DataFrame | None, *, whole: bool) -> 
     told["in_messages"] = None if messages is None else _states(messages)
     told["judged"] = whole
     told["balanced"] = told["pending"] >= 0 and _same(told, told["in_messages"])
-    return told
+    newest = max((row.newest for row in counted.values()), default=None)
+    return told, None if newest is None else datetime.fromtimestamp(newest / 1e6, UTC)
 
 
 def _states(messages: DataFrame) -> dict[str, int]:

@@ -7,7 +7,9 @@ rebuilt whole from silver: they are small, and a backlog or an audit has no days
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from contextlib import closing
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import functions as f
@@ -18,6 +20,7 @@ from relaymesh.pipeline.runs.days import slice_for
 from relaymesh.pipeline.runs.expectations import Measured, TableShape
 from relaymesh.pipeline.runs.reconcile import reconcile
 from relaymesh.pipeline.runs.settings import PipelineSettings
+from relaymesh.pipeline.runs.side_by_side import side_by_side
 from relaymesh.pipeline.runs.stages import Observer, Stage
 from relaymesh.pipeline.schema.bronze import QUARANTINE
 from relaymesh.pipeline.schema.bronze import VERSION as BRONZE_VERSION
@@ -88,23 +91,32 @@ class Refresh:
         """Build every table into the draft; silver by these days only, or whole (None)."""
         self._forget_tables_that_are_gone()
         sliced = None if days is None else slice_for(self._spark, self._bronze, self._snapshot, days)
-        for number, table in enumerate(self._tables, start=1):
-            day = _day_of(table)
-            refreshed_by = day if table.layer == "silver" else None
-            by_day = None if refreshed_by is None else days
-            events = self.everything if by_day is None or sliced is None else sliced
-            inputs = {name: self._input(name, events) for name in table.inputs}
-            written = self._draft.write(
-                table.name,
-                table.build(**inputs),
-                layer=table.layer,
-                version=table.version,
-                day_column=day,
-                days=by_day,
-            )
-            new = self._draft.new_rows(self._spark, table.name)
-            self.measured += expect.of_table(table, new, written.rows, refreshed_by)
-            self._observer(Stage.TABLE_WRITTEN, table.name, number, len(self._tables))
+        measured: dict[str, list[Measured]] = {}
+
+        def made(table: BuiltTable) -> list[Measured]:
+            return self._make(table, days, self.everything if sliced is None else sliced)
+
+        with closing(side_by_side(self._tables, self._settings.tables_at_once, made)) as built:
+            for number, (table, found) in enumerate(built, start=1):
+                measured[table.name] = found
+                self._observer(Stage.TABLE_WRITTEN, table.name, number, len(self._tables))
+        names = [table.name for table in self._tables]
+        self._draft.arrange(names)
+        self.measured += [each for name in names for each in measured[name]]
+
+    def _make(self, table: BuiltTable, days: Sequence[str] | None, sliced: DataFrame) -> list[Measured]:
+        """Write one table into the draft, and measure it."""
+        day = _day_of(table)
+        refreshed_by = day if table.layer == "silver" else None
+        by_day = None if refreshed_by is None else days
+        events = self.everything if by_day is None else sliced
+        inputs = {name: self._input(name, events) for name in table.inputs}
+        df = table.build(**inputs)
+        written = self._draft.write(
+            table.name, df, layer=table.layer, version=table.version, day_column=day, days=by_day
+        )
+        counts = partial(self._draft.counts, self._spark, table.name)
+        return expect.of_table(table, df.schema, counts, written.rows, refreshed_by)
 
     def _input(self, name: str, events: DataFrame) -> DataFrame:
         return events if name == "bronze" else self._draft.read(self._spark, name)
@@ -120,9 +132,9 @@ class Refresh:
         bad = self._draft.write("quarantine", rows, layer="bronze", version=BRONZE_VERSION).rows
         whole = all(each.first_sequence <= 1 for each in self._snapshot.inputs())
         messages = self._draft.read(self._spark, "messages") if "messages" in self._draft.tables else None
-        self.reconciliation = reconcile(self.everything, messages, whole=whole)
+        self.reconciliation, newest = reconcile(self.everything, messages, whole=whole)
         self.measured += [
-            *expect.of_bronze(self._snapshot, self._newest(), now, self._settings.freshness_s_max),
+            *expect.of_bronze(self._snapshot, newest, now, self._settings.freshness_s_max),
             *expect.of_quarantine(bad),
             *expect.of_sums(self.reconciliation),
             *expect.of_audit(self._violations()),
@@ -132,16 +144,12 @@ class Refresh:
         self._observer(Stage.CHECKED, f"{len(self.measured)} expectations", len(failed), len(self.measured))
         return failed
 
-    def _newest(self) -> datetime | None:
-        last = self._bronze.read(self._spark, self._snapshot.pieces, self._snapshot.days[-1:])
-        [row] = last.agg(f.unix_micros(f.max("timestamp")).alias("at")).collect()
-        return None if row["at"] is None else datetime.fromtimestamp(row["at"] / 1e6, UTC)
-
     def _violations(self) -> dict[str, int]:
-        if "audit_violations" not in self._draft.tables:
+        found = self._draft.tables.get("audit_violations")
+        if found is None or found.rows == 0:
             return {}
-        found = self._draft.read(self._spark, "audit_violations")
-        rows = found.groupBy("rule").agg(f.count("*").alias("rows")).collect()
+        violations = self._draft.read(self._spark, "audit_violations")
+        rows = violations.groupBy("rule").agg(f.count("*").alias("rows")).collect()
         return {row.rule: row["rows"] for row in rows}
 
     def _write_metrics(self, now: datetime) -> None:

@@ -25,6 +25,8 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     late_days: int = 1
     """Refreshed besides the days that new events touch: so many days before the newest. Later rows are never
     dropped, they re-open their day; this only bounds for how long a day is looked at without a reason."""
+    tables_at_once: int = 3
+    """Tables that are built at the same time. More keep a cluster busy, and ask for more memory."""
     keep_runs: int = 3
     """Publishes whose files are kept, so that a reader of an older manifest can finish. Raising it costs the
     disk space of the days that were refreshed."""
@@ -43,7 +45,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.directories:
             raise InvalidSettings("a pipeline needs at least one data directory", hint="--dir PATH")
-        for name in ("batch_events", "keep_runs", "publish_every_s", "trigger_s"):
+        for name in ("batch_events", "tables_at_once", "keep_runs", "publish_every_s", "trigger_s"):
             if getattr(self, name) <= 0:
                 raise InvalidSettings(f"{name} must be more than 0, not {getattr(self, name)}")
         if self.quarantine not in ("fail", "rows"):

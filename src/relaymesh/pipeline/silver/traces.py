@@ -27,8 +27,15 @@ def traces(messages: DataFrame) -> DataFrame:
     told = messages.withColumns(
         {"own_trace": part(1), "span_id": part(2), "thread": thread, "answers": answers}
     )
-    of_thread = f.min("own_trace").over(Window.partitionBy("partition", "thread"))
-    traced = told.withColumn("trace_id", f.coalesce("own_trace", of_thread, "thread"))
+    # Joined rather than told by a window: only threads that have a trace are gathered, often few or none.
+    threads = (
+        told.filter(f.col("own_trace").isNotNull())
+        .groupBy("partition", "thread")
+        .agg(f.min("own_trace").alias("thread_trace"))
+    )
+    traced = told.join(threads, ["partition", "thread"], "left").withColumn(
+        "trace_id", f.coalesce("own_trace", "thread_trace", "thread")
+    )
     order = Window.partitionBy("partition", "trace_id").orderBy("message_sequence", "mailbox")
     link = (
         f.when(f.col("origin_id").isNotNull(), "edit")

@@ -7,6 +7,7 @@ Iceberg make a version of their own, and the manifest names it: a reader sees th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -71,12 +72,15 @@ class Parquet:
             df.write.mode("overwrite").option("maxRecordsPerFile", ROWS_PER_FILE).parquet(str(folder))
             return Written(parts=[Part(None, run_id, self._files(folder))])
         # The day stands in the path AND in the file: who reads the files needs no rule about paths.
-        day = f.coalesce(f.col(day_column).cast("string"), f.lit(NO_DAY))
-        kept = df if days is None else df.where(day.isin([*days, NO_DAY]))
+        day = f.col(day_column)
+        kept = df
+        if days is not None:
+            named = [date.fromisoformat(each) for each in days if each != NO_DAY]
+            kept = df.where(day.isNull() | day.cast("date").isin(named))
         spread = kept.withColumn(_PATH_DAY, day).repartition(_PATH_DAY)
         writer = spread.write.mode("overwrite").partitionBy(_PATH_DAY)
         writer.option("maxRecordsPerFile", ROWS_PER_FILE).parquet(str(folder))
-        made = {each.name.partition("=")[2]: each for each in folder.glob(f"{_PATH_DAY}=*")}
+        made = {_day_in(each): each for each in folder.glob(f"{_PATH_DAY}=*")}
         wanted = sorted(made) if days is None else sorted({*days, NO_DAY})
         # A day whose rows are all gone has a part without files: an overwrite would leave the old rows.
         return Written(
@@ -104,6 +108,12 @@ class Parquet:
 
 
 _PATH_DAY = "day_of_part"
+_NULL_DAY = "__HIVE_DEFAULT_PARTITION__"
+
+
+def _day_in(folder: Path) -> str:
+    day = folder.name.partition("=")[2]
+    return NO_DAY if day == _NULL_DAY else day
 
 
 class Delta:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.pipeline.tables.counts import Counts, count_files, count_rows
 from relaymesh.pipeline.tables.durable import swap_file, sync_files
 from relaymesh.pipeline.tables.formats import TableFormat, format_of
 from relaymesh.pipeline.tables.manifest import Manifest, PublishedTable, decode_manifest, encode
@@ -159,13 +160,22 @@ class Draft:
         """The table as it would be published now."""
         return self._store.format.read(spark, self.tables[name])
 
-    def new_rows(self, spark: SparkSession, name: str) -> DataFrame:
-        """What this run has written of the table."""
+    def counts(self, spark: SparkSession, name: str, columns: Sequence[str], keys: Sequence[str]) -> Counts:
+        """Of what this run has written of the table: rows, nulls of columns, different keys."""
         table = self.tables[name]
         own = [part for part in table.parts if part.run_id == self.run_id]
-        if table.location is not None:
-            return self.read(spark, name)
-        return self._store.format.read(spark, structs.replace(table, parts=own))
+        if table.location is None:
+            files = [self._store.root / file.path for part in own for file in part.files]
+            counted = count_files(files, columns, keys)
+            if counted is not None:
+                return counted
+            table = structs.replace(table, parts=own)
+        return count_rows(self._store.format.read(spark, table), columns, keys)
+
+    def arrange(self, names: Iterable[str]) -> None:
+        """Put the tables into this order; others stay behind them."""
+        first = {name: self.tables[name] for name in names if name in self.tables}
+        self.tables = first | self.tables
 
     def sync(self) -> None:
         """Make every file of this run durable."""
