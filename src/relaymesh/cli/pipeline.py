@@ -111,7 +111,7 @@ def follow(
     settings = settings_of(
         call, directory, warehouse, format, batch_events, quarantine, publish_every_s=every
     )
-    with pipeline_of(call, settings, master, remote) as pipeline:
+    with pipeline_of(call, settings, master, remote, lasting=True) as pipeline:
         pipeline.follow(_stop_at_a_signal(), lambda record: _tell(call, pipeline, record))
 
 
@@ -245,17 +245,23 @@ def needs_the_extra() -> Iterator[None]:
 
 @contextmanager
 def pipeline_of(
-    call: Call, settings: PipelineSettings, master: str | None, remote: str | None
+    call: Call, settings: PipelineSettings, master: str | None, remote: str | None, *, lasting: bool = False
 ) -> Iterator[Pipeline]:
-    """A pipeline on a Spark session that ends with the command; what its checks found is an exit code."""
+    """A pipeline on a Spark session that ends with the command; what its checks found is an exit code.
+
+    `lasting`: Spark is set for many events, whatever there are now.
+    """
     with needs_the_extra():
         from relaymesh.pipeline.runs.failures import AuditFailed
         from relaymesh.pipeline.runs.pipeline import Pipeline
+        from relaymesh.pipeline.runs.session import events_in, session_settings
         from relaymesh.pipeline.spark import spark_session
 
     with _watched(call) as observer:
         try:
-            spark = spark_session(master=master, remote=remote, app="relaymesh pipeline")
+            events = sys.maxsize if lasting else events_in(settings.directories)
+            tuned = session_settings(events, master) if remote is None else {}
+            spark = spark_session(master=master, remote=remote, app="relaymesh pipeline", settings=tuned)
         except NotFound as error:  # no Java
             raise NotFound(error.message, hint=f"{error.hint}; or {INSTALL}, which carries one") from error
         try:
