@@ -35,11 +35,14 @@ _MANY = {
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
     # Files of bronze have row groups by operation: a filter with many names still skips the others.
     "spark.sql.parquet.pushdown.inFilterThreshold": "30",
+    # Sides of our joins are of one size: a filter made of one of them costs a look at it, and drops nothing.
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
 }
 _SOME = {
     **_MANY,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
     "spark.sql.shuffle.partitions": "4",
+    "spark.shuffle.compress": "false",
 }
 _GIB = 1 << 30
 
