@@ -43,25 +43,27 @@ def spent_by(work: Callable[[], _T]) -> tuple[_T, Spent]:
 
 def spent_by_command(words: Sequence[str], log: Path) -> Spent:
     """Of a command in a process of its own, until it and all it started are gone; raises if it fails."""
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    known = _children()
+    libc = ctypes.CDLL(None)
+    libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with log.open("wb") as output:
         done = subprocess.run([sys.executable, *words], stdout=output, stderr=output, check=False)
     took = time.perf_counter() - wall
-    _bury_orphans()
+    while orphans := _children() - known:  # Java ends a moment after the Python that started it
+        for pid in orphans:
+            os.waitpid(pid, 0)
+    libc.prctl(_SUBREAPER, 0, 0, 0, 0)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}: {log.read_text()[-2000:]}")
     return Spent(took, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def _bury_orphans() -> None:
-    """Java ends a moment after the Python that started it."""
-    try:
-        while True:
-            os.wait()
-    except ChildProcessError:
-        return
+def _children() -> set[int]:
+    me = str(os.getpid())
+    pids = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    return {pid for pid in pids if (fields := _stat(str(pid))) and fields[1] == me}
 
 
 def _cpu_s() -> float:

@@ -11,6 +11,7 @@ pytest.importorskip("pyspark")
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from relaymesh.errors import JournalDamaged
+from relaymesh.kernel.records import AnyRecord
 from tests.pipeline.source.journals import (
     T0,
     accepted,
@@ -37,7 +38,11 @@ def rows_of(files: list[dict[str, object]]) -> list[dict[str, object]]:
 def test_the_files_hold_exactly_the_rows_of_a_read_and_the_answer_says_what_is_in_them(
     tmp_path: Path,
 ) -> None:
-    frames = [one_of_each(), [accepted(100, 3, T0 + DAY_MS)], [accepted(103, 2, T0 + 3 * DAY_MS)]]
+    frames: list[list[AnyRecord]] = [
+        one_of_each(),
+        [accepted(100, 3, T0 + DAY_MS)],
+        [accepted(103, 2, T0 + 3 * DAY_MS)],
+    ]
     write_frames(tmp_path / "data", frames)
     files = read_rows(tmp_path / "data", into=tmp_path / "out", runId="r-1")
     assert [file["day"] for file in files] == ["2026-01-01", "2026-01-02", "2026-01-04"]
