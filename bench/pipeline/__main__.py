@@ -80,7 +80,6 @@ def run(sizes: tuple[int, ...], cores: int, *, sample: bool) -> dict[str, Any]:
 
 def measure(place: Path, wanted: int, cores: int) -> dict[str, Any]:
     """One journal, all the way."""
-    from relaymesh.pipeline.spark import spark_session
     from relaymesh.pipeline.tables.store import TableStore
 
     place.mkdir()
@@ -90,7 +89,7 @@ def measure(place: Path, wanted: int, cores: int) -> dict[str, Any]:
     found["journal_bytes"] = sum(file.stat().st_size for file in journal.glob("*/*.rmj"))
     say(f"{events:,} events: decode")
     found["decode"] = decode(journal, events)
-    session = spark_session(master=f"local[{cores}]", app="bench")
+    session = start(events, cores)
     try:
         for name, into in (("cold", warehouse), ("warm", place / "again")):
             say(f"{events:,} events: into bronze, {name}")
@@ -100,7 +99,7 @@ def measure(place: Path, wanted: int, cores: int) -> dict[str, Any]:
     shutil.rmtree(place / "again")
     say(f"{events:,} events: bronze to report")
     found["report"] = build_report(journal, warehouse, place, events, cores)
-    session = spark_session(master=f"local[{cores}]", app="bench")
+    session = start(events, cores)
     try:
         say(f"{events:,} events: Spark, DuckDB and Polars")
         found["engines"] = beside_each_other(session, TableStore.open(warehouse))
@@ -108,6 +107,15 @@ def measure(place: Path, wanted: int, cores: int) -> dict[str, Any]:
         end(session)
     shutil.rmtree(place)
     return found
+
+
+def start(events: int, cores: int) -> Any:
+    """Spark as the commands of the pipeline set it for so many events."""
+    from relaymesh.pipeline.runs.session import session_settings
+    from relaymesh.pipeline.spark import spark_session
+
+    master = f"local[{cores}]"
+    return spark_session(master=master, app="bench", settings=session_settings(events, master))
 
 
 def end(session: Any) -> None:

@@ -12,6 +12,7 @@ written again. A folder that nothing names was left by a crash, and `sweep` remo
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -196,6 +197,7 @@ class Bronze:
     def take(self, files: Iterable[Arrived], name: str) -> str:
         """Move files into a new folder, by day. Nothing counts yet. Answers the folder."""
         folder = f"{FOLDER}/batch={name}"
+        shutil.rmtree(self.root / folder, ignore_errors=True)  # an earlier try of the same run
         for number, file in enumerate(files):
             day = self.root / folder / f"event_date={file.stretch.day}"
             day.mkdir(parents=True, exist_ok=True)
