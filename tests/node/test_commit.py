@@ -191,6 +191,7 @@ def test_grants_and_acks_are_written_by_the_loop_itself(tmp_path: Path) -> None:
             journal, core = gated(mesh), node_of(mesh).core
             await planner.send("coder", 1)
             assert journal.appended_by != {threading.get_ident()}
+            await asyncio.to_thread(eventually, lambda: not core._syncing.locked())  # its sync is just over
             journal.appended_by.clear()
             delivery = await coder.receive(timeout=5)
             assert core.written == core.kernel.state.sequence

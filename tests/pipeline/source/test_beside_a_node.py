@@ -22,11 +22,13 @@ SETTINGS = MeshSettings(
 
 
 def work(mesh: Mesh) -> None:
-    """Send, receive, ack; checkpoints come by themselves, and archive what lies behind them."""
+    """Send, receive, ack; checkpoints come in between, and archive what lies behind them."""
     planner, coder = mesh.agent("planner"), mesh.agent("coder")
     for number in range(0, MESSAGES, 10):
         planner.send_many([{"to": "coder", "content": number + i} for i in range(10)])
         mesh.ack_many(coder.receive_many(10, timeout=30))
+        if number % 300 == 290:
+            mesh.checkpoint()
 
 
 def take(reader: StreamReader, start: Offset, end: Offset) -> list[int]:
