@@ -202,14 +202,22 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"  {line}" for line in lines)
 
 
-def machine_line(report: Report) -> str:
-    machine = report["machine"]
-    sync = machine.get("sync", {})
+def told_of(machine: dict[str, Any]) -> tuple[str, str]:
+    """Day and machine, and the packages on it, in words."""
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
     return (
         f"{machine['at'][:10]}: {machine['cores']} cores of {machine['processor'] or 'an unknown kind'}, "
         f"{machine['memory_bytes'] / 1e9:.0f} GB, {machine['system']}, {machine['file_system']}, "
-        f"{machine['python']}; the disk alone syncs {number(sync.get('rate'))} times a second "
+        f"{machine['python']}"
+    ), packages
+
+
+def machine_line(report: Report) -> str:
+    machine = report["machine"]
+    sync = machine.get("sync", {})
+    where, packages = told_of(machine)
+    return (
+        f"{where}; the disk alone syncs {number(sync.get('rate'))} times a second "
         f"(p50 {number(sync.get('sync_ms_p50'))} ms, p99 {number(sync.get('sync_ms_p99'))} ms); "
         f"load average at the start {machine['load_average'] or 'unknown'}; "
         f"{'a quick pass' if report['quick'] else 'a whole run'} of {report['took_s']:.0f} s. {packages}."
@@ -281,11 +289,14 @@ def _bounds(report: Report, job: str) -> str:
 
 def write_docs(report: Report, document: Path) -> None:
     """Put the tables between their markers; everything else in the document stays."""
-    page = document.read_text(encoding="utf-8")
     for name, body in (("figures", markdown(report)), ("missed", missed(report))):
-        begin, end = BEGIN.format(name), END.format(name)
-        if begin not in page or end not in page:
-            raise SystemExit(f"{document} has no place marked for {name!r}")
-        pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-        page = pattern.sub(lambda _, b=begin, t=body, e=end: f"{b}\n\n{t}\n\n{e}", page)  # type: ignore[misc]
-    document.write_text(page, encoding="utf-8")
+        put_between(document, BEGIN.format(name), END.format(name), body)
+
+
+def put_between(document: Path, begin: str, end: str, body: str) -> None:
+    """What stands between the two markers gives way to `body`."""
+    page = document.read_text(encoding="utf-8")
+    if begin not in page or end not in page:
+        raise SystemExit(f"{document} has no place marked by {begin}")
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    document.write_text(pattern.sub(lambda _: f"{begin}\n\n{body}\n\n{end}", page), encoding="utf-8")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from bench.peers.plan import BATCHES, LATENCY_BATCH, OURS, rate_key
 from bench.quantile import median, spread
-from bench.report import Report, Table, machine_line, markdown_tables, number, plain_tables, share
+from bench.report import (
+    Report,
+    Table,
+    machine_line,
+    markdown_tables,
+    number,
+    plain_tables,
+    put_between,
+    share,
+)
 
 BEGIN = "<!-- peers: begin, written by `python -m bench.peers --write-docs` -->"
 END = "<!-- peers: end -->"
@@ -150,10 +158,4 @@ def _notes(report: Report) -> list[tuple[str, list[str]]]:
 
 def write_docs(report: Report, document: Path) -> None:
     """Put the tables between their markers; everything else in the document stays."""
-    page = document.read_text(encoding="utf-8")
-    if BEGIN not in page or END not in page:
-        raise SystemExit(f"{document} has no place marked for the results")
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    document.write_text(
-        pattern.sub(lambda _: f"{BEGIN}\n\n{markdown(report)}\n\n{END}", page), encoding="utf-8"
-    )
+    put_between(document, BEGIN, END, markdown(report))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from bench.pipeline.engines import QUERIES
-from bench.report import Report, Table, markdown_tables, number, plain_tables
+from bench.report import Report, Table, markdown_tables, number, plain_tables, put_between, told_of
 
 BEGIN = "<!-- pipeline: begin, written by `python -m bench.pipeline --write-docs` -->"
 END = "<!-- pipeline: end -->"
@@ -17,11 +16,9 @@ ENGINES = {"spark": "Spark", "duckdb": "DuckDB", "polars": "Polars"}
 
 def where_and_when(report: Report) -> str:
     machine = report["machine"]
-    packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
+    where, packages = told_of(machine)
     return (
-        f"{machine['at'][:10]}: {machine['cores']} cores of {machine['processor'] or 'an unknown kind'}, "
-        f"{machine['memory_bytes'] / 1e9:.0f} GB, {machine['system']}, {machine['file_system']}, "
-        f"{machine['python']}; Spark on {report['cores']} cores; load average at the start "
+        f"{where}; Spark on {report['cores']} cores; load average at the start "
         f"{machine['load_average'] or 'unknown'}; a run of {report['took_s']:.0f} s. {packages}."
     )
 
@@ -137,9 +134,4 @@ def markdown(report: Report) -> str:
 
 def write_docs(report: Report, document: Path) -> None:
     """Put the tables between their markers; everything else in the document stays."""
-    page = document.read_text(encoding="utf-8")
-    if BEGIN not in page or END not in page:
-        raise SystemExit(f"{document} has no place marked for the results")
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    made = f"{BEGIN}\n\n{markdown(report)}\n\n{END}"
-    document.write_text(pattern.sub(lambda _: made, page), encoding="utf-8")
+    put_between(document, BEGIN, END, markdown(report))
