@@ -262,6 +262,13 @@ class Node:
         except (MeshError, OSError) as error:
             log.warning("no checkpoint was taken: %s", error)
 
+    def catch_up(self, seconds: float) -> None:
+        """Come back when everything decided so far is durable and in the store; waits for the disk twice."""
+        if self.core.unsynced:
+            self.core.sync()
+        if self.projector is not None and not self.projector.drain(seconds):
+            raise StoreLagging("the store has not caught up with the journal")
+
     def checkpoint(self) -> int | None:
         """Write the whole state, so that a start need not replay what lies before it. One at a time."""
         if self.disk is None or self.settings.durability == "memory":

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from relaymesh.errors import StoreLagging
-from relaymesh.server.served import Served
+from relaymesh.server.served import CATCH_UP_S, Served
 from relaymesh.wire.frames import Attempt
 
-CATCH_UP_S = 10.0
 DONE = {"acked": 0, "dropped": 1}
 """How many attempts the store does not count when a message ends so: a drop is no attempt."""
 
@@ -21,14 +19,12 @@ DONE = {"acked": 0, "dropped": 1}
 def ended_by(served: Served, attempts: Sequence[Attempt]) -> list[bool]:
     """Of each (mailbox, sequence, attempt, deadline), whether that attempt acked or dropped the message.
 
-    Waits for the disk twice. A mesh in memory has no store: nothing of it outlives a broken connection.
+    Waits for the disk. A mesh in memory has no store: nothing of it outlives a broken connection.
     """
-    node, views = served.node, served.views
+    views = served.views
     if views is None:
         return [False] * len(attempts)
-    node.core.sync()
-    if node.projector is not None and not node.projector.drain(CATCH_UP_S):
-        raise StoreLagging("the store has not caught up with the journal")
+    served.node.catch_up(CATCH_UP_S)
     found = [views.entry(mailbox, sequence) for mailbox, sequence, _, _ in attempts]
     return [
         row is not None

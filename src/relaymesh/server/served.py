@@ -12,6 +12,9 @@ from relaymesh.server.roster import Roster
 from relaymesh.server.settings import ServerSettings
 from relaymesh.store.views import Views
 
+CATCH_UP_S = 10.0
+"""How long an answer from the store's tables waits for them."""
+
 
 @dataclass(slots=True)
 class WebCounts:

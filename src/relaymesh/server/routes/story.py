@@ -12,18 +12,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from relaymesh.errors import NotFound, StoreLagging
+from relaymesh.errors import NotFound
 from relaymesh.kernel.entry import STATE_NAMES, Entry, format_token
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.records import Failure
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.routes.dead_letters import failure_body
-from relaymesh.server.served import Served
+from relaymesh.server.served import CATCH_UP_S, Served
 from relaymesh.store.views import LetterRow, MessageRow, Views
 from relaymesh.wire.api import FailureBody, StoryAnswer, StoryEntry
 from relaymesh.wire.envelope import iso
-
-CATCH_UP_S = 10.0
 
 _failures = msgspec.json.Decoder(list[Failure]).decode
 
@@ -44,12 +42,9 @@ async def story(exchange: Exchange) -> StoryAnswer:
 
 
 def _from_store(served: Served, views: Views, message_id: str) -> list[StoryEntry]:
-    """In a thread of its own: it waits for the disk twice."""
+    """In a thread of its own: it waits for the disk."""
     node = served.node
-    if node.core.unsynced:
-        node.core.sync()
-    if node.projector is not None and not node.projector.drain(CATCH_UP_S):
-        raise StoreLagging("the store has not caught up with the journal")
+    node.catch_up(CATCH_UP_S)
     rows = views.message(message_id)
     alive = node.core.read(lambda kernel: [_alive(kernel, row.mailbox, row.sequence) for row in rows])
     return [
