@@ -38,15 +38,14 @@ def accept(decision: Decision, groups: Groups, known: Known = None, minted: bool
     position = 0
     asked: dict[str, list[int]] = {}
     here: dict[tuple[str, str], tuple[Envelope, int]] = {}
-    once = len({address for address, _ in groups}) == len(groups)
+    once = not minted and len({address for address, _ in groups}) == len(groups)
     for address, envelopes in groups:
         mailbox = decision.mailbox(address)
         if minted or (once and _all_unknown(decision, address, envelopes, known)):
             new = list(envelopes)
-            position += len(envelopes)
         else:
             new = _unknown_only(decision, address, envelopes, known, prior, here, position)
-            position += len(envelopes)
+        position += len(envelopes)
         if new:
             fresh.append((address, new))
             _require_room(mailbox, new, asked.setdefault(address, [0, 0]))
