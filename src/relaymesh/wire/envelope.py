@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from relaymesh.errors import InvalidEnvelope, PayloadTooLarge
+from relaymesh.errors import InvalidEnvelope
 from relaymesh.kernel.address import agent_address
 from relaymesh.kernel.envelope import (
     CONTROL_TYPES,
@@ -28,6 +28,8 @@ from relaymesh.kernel.moment import iso
 from relaymesh.wire.content import (
     PAYLOAD_BYTES_MAX,
     check_json,
+    check_size,
+    check_sound,
     decode_content,
     encode_content,
     plainly_sound,
@@ -101,10 +103,10 @@ def check_envelope(envelope: Envelope, limit: int = PAYLOAD_BYTES_MAX, *, sound:
     if not (0 < len(id) <= ID_LENGTH_MAX and id.isprintable()):
         check_id(id)
     if len(envelope.content) > limit:
-        raise PayloadTooLarge(f"content has {len(envelope.content)} bytes; the limit is {limit}")
+        check_size(envelope.content, limit)
     if envelope.encoding == 0:
         if not sound:
-            check_json(envelope.content, limit)
+            check_sound(envelope.content)
     elif envelope.encoding != 1:
         raise InvalidEnvelope(f"encoding must be 0 (JSON) or 1 (bytes), not {envelope.encoding}")
     if astuple(envelope)[_OPTIONS] != _NO_OPTIONS:  # most messages say nothing but their content
