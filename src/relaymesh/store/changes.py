@@ -59,6 +59,10 @@ class Touch(NamedTuple):
     failures: tuple[Failure, ...] = ()
     """Attempts that failed, to be added to those before."""
 
+    def failed(self, failure: Failure | None) -> tuple[Failure, ...]:
+        """The failures with one more, if it was one."""
+        return self.failures if failure is None else (*self.failures, failure)
+
 
 UNTOUCHED = Touch()
 
@@ -122,7 +126,7 @@ class Changes:
                 attempts_more=touch.attempts_more + burned,
                 due=due_at,
                 at=record.at,
-                failures=touch.failures if failure is None else (*touch.failures, failure),
+                failures=touch.failed(failure),
             )
 
     def _add_reprioritised(self, _base: int, record: Reprioritised, _detail: object) -> None:
@@ -143,8 +147,9 @@ class Changes:
         failures = record.failures or [None] * record.count
         for letter, failure in zip(detail, failures, strict=True):
             touch = touched.get(letter.sequence, UNTOUCHED)
-            failed = touch.failures if failure is None else (*touch.failures, failure)
-            touched[letter.sequence] = touch._replace(attempts=letter.attempts, at=record.at, failures=failed)
+            touched[letter.sequence] = touch._replace(
+                attempts=letter.attempts, at=record.at, failures=touch.failed(failure)
+            )
 
     def _add_redriven(self, base: int, record: Redriven, detail: int) -> None:
         self._redriven.append((base, record, detail))
