@@ -9,6 +9,7 @@ import pytest
 
 from relaymesh import LeaseLost, Mesh
 from relaymesh.client import RemoteSettings
+from relaymesh.sdk.delivery import Delivery
 from relaymesh.wire.frames import Deliveries, Receipts, Result, Settled
 from tests.client.losing import Loss
 from tests.client.serving import ServerThread
@@ -133,12 +134,17 @@ def test_a_lease_is_kept_over_a_break(server: ServerThread, mesh: Mesh) -> None:
     assert mesh.stats().mailboxes["default/coder"].acked == 1
 
 
-def test_a_stale_token_is_a_lost_lease_also_after_a_break(server: ServerThread, mesh: Mesh) -> None:
+def lapsed_and_given_again(mesh: Mesh) -> tuple[Delivery, Delivery]:
+    """A delivery whose lease ran out, and the next one of the same message."""
     coder = mesh.agent("coder", lease_ms=50)
     coder.send("coder", 1)
     delivery = coder.receive(timeout=30)
     mesh.agent("coder", lease_ms=30_000)
-    again = coder.receive(timeout=30)  # it ran out
+    return delivery, coder.receive(timeout=30)
+
+
+def test_a_stale_token_is_a_lost_lease_also_after_a_break(server: ServerThread, mesh: Mesh) -> None:
+    delivery, again = lapsed_and_given_again(mesh)
     server.cut()
     with pytest.raises(LeaseLost):
         delivery.ack()
@@ -146,11 +152,7 @@ def test_a_stale_token_is_a_lost_lease_also_after_a_break(server: ServerThread, 
 
 
 def test_a_nack_begun_too_late_is_a_lost_lease_also_if_it_had_to_be_repeated(mesh: Mesh, loss: Loss) -> None:
-    coder = mesh.agent("coder", lease_ms=50)
-    coder.send("coder", 1)
-    delivery = coder.receive(timeout=30)
-    mesh.agent("coder", lease_ms=30_000)
-    again = coder.receive(timeout=30)  # it ran out
+    delivery, again = lapsed_and_given_again(mesh)
     loss.of(Settled)
     with pytest.raises(LeaseLost):
         delivery.nack("too late")

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.running import Ran
+
 if TYPE_CHECKING:
     from relaymesh.pipeline.report.page import Page
 
 Building = Callable[..., "Page"]
+Running = Callable[..., Ran]
 MADE_AT = datetime(2026, 3, 2, tzinfo=UTC)
 
 
@@ -22,6 +25,24 @@ def warehouse(tmp_path: Path) -> Path:
     from tests.pipeline.report.warehouse import full, publish
 
     return publish(tmp_path / "tables", full())
+
+
+@pytest.fixture
+def report(
+    warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Running:
+    """Runs `relaymesh report` with that warehouse, in an empty directory."""
+    from relaymesh.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RELAYMESH_URL", raising=False)
+
+    def run(*words: str) -> Ran:
+        capsys.readouterr()
+        code = main(["report", *words, "--warehouse", str(warehouse)])
+        return Ran(code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture

@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from markupsafe import escape
 
 from relaymesh.cli.failure import Exit
-from relaymesh.cli.main import main
-from tests.cli.running import Ran
+from tests.pipeline.report.conftest import Running
 from tests.pipeline.report.warehouse import publish
-
-Running = Callable[..., Ran]
-
-
-@pytest.fixture
-def report(
-    warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Running:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> Ran:
-        capsys.readouterr()
-        code = main(["report", *words, "--warehouse", str(warehouse)])
-        return Ran(code, *capsys.readouterr())
-
-    return run
 
 
 def everything_in(warehouse: Path) -> dict[str, bytes]:

@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import json
 import webbrowser
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from relaymesh.cli.failure import Exit
-from relaymesh.cli.main import main
-from tests.cli.running import Ran
+from tests.pipeline.report.conftest import Running
 from tests.pipeline.report.warehouse import RUN, SUMS, publish
 from tests.pipeline.runs.test_cli import relaymesh
-
-Running = Callable[..., Ran]
-
-
-@pytest.fixture
-def report(
-    warehouse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Running:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RELAYMESH_URL", raising=False)
-
-    def run(*words: str) -> Ran:
-        capsys.readouterr()
-        code = main(["report", *words, "--warehouse", str(warehouse)])
-        return Ran(code, *capsys.readouterr())
-
-    return run
 
 
 def test_what_is_published_becomes_a_page_and_a_notebook_without_spark(
