@@ -11,7 +11,7 @@ from websockets.exceptions import InvalidStatus
 
 from relaymesh import Mesh
 from relaymesh.server.address import server_folder
-from relaymesh.server.ws import connection
+from relaymesh.server.ws import outbox
 from tests.client.raw import Raw
 from tests.client.serving import ServerThread
 
@@ -102,7 +102,7 @@ def test_a_lease_that_ran_out_gives_its_credit_back(client: Raw) -> None:
 def test_a_reader_that_does_not_read_is_closed(
     server: ServerThread, token: str, client: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "OUTBOX_BYTES_MAX", 200_000)
+    monkeypatch.setattr(outbox, "OUTBOX_BYTES_MAX", 200_000)
     with Mesh(server.url, token=token) as mesh:
         planner = mesh.agent("planner")
         for _ in range(20):

@@ -5,6 +5,9 @@ connects again (exponential backoff, with jitter), says `hello` with the session
 still held, and repeats what is unanswered: the node knows refs it has answered, and ids it has accepted,
 so nothing happens twice. A request that waits for a lost node longer than `unreachable_s` ends as
 `Unreachable`: its outcome is unknown.
+
+What is asked in one turn of the loop leaves as one message, and what was answered in one turn of the
+node's comes as one.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -40,6 +44,7 @@ from relaymesh.errors import (
     Unreachable,
 )
 from relaymesh.wire import frames
+from relaymesh.wire.bundles import BUNDLE_BYTES_MAX, bundle, take, unbundle
 from relaymesh.wire.frames import (
     PATH,
     PROTOCOL,
@@ -111,7 +116,8 @@ class Link:
         self._welcome: Welcome | None = None
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._running: asyncio.Task[None] | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._waiting: deque[bytes] = deque()
+        self._some_wait = asyncio.Event()
         self._frame_bytes_max = 1 << 62
         self.failure: MeshError | None = None
         """Why no call succeeds any more."""
@@ -139,14 +145,11 @@ class Link:
         self._fail(Closed("this mesh is closed"))
         if connection is not None and last is not None:
             try:
-                await asyncio.wait_for(self._bid_farewell(connection, last), CLOSE_S)
-            except (TimeoutError, WebSocketException, OSError):
+                self.tell(last)
+                await asyncio.wait_for(connection.wait_closed(), CLOSE_S)
+            except TimeoutError:
                 pass
         await self._end(Closed("this mesh is closed"))
-
-    async def _bid_farewell(self, connection: ClientConnection, last: Any) -> None:
-        await connection.send(encode(last))
-        await connection.wait_closed()
 
     async def _end(self, failure: MeshError) -> None:
         self._fail(failure)
@@ -180,8 +183,12 @@ class Link:
         request = Request(frame, self._loop.create_future(), patient=patient, now=self._loop.time())
         self._requests[frame.ref] = request
         try:
-            if self._connection is not None:
-                await self._send(self._connection, request)
+            connection = self._connection
+            data = b"" if connection is None else self._data_of(request)
+            if connection is not None and len(data) > BUNDLE_BYTES_MAX:
+                await _send(connection, data)
+            elif data:
+                self._leave(data)
             answer = await request.future
         except asyncio.CancelledError:
             if self._requests.pop(frame.ref, None) is not None and isinstance(frame, Receive):
@@ -200,17 +207,20 @@ class Link:
 
     def tell(self, frame: Any) -> None:
         """Send something that has no answer, if there is a connection."""
-        connection = self._connection
-        if connection is not None:
-            task = self._loop.create_task(_tell(connection, encode(frame)))
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+        if self._connection is not None:
+            self._leave(encode(frame))
+
+    def _leave(self, data: bytes) -> None:
+        """Leave a frame to be sent with the next message."""
+        self._waiting.append(data)
+        self._some_wait.set()
 
     def _check(self) -> None:
         if self.failure is not None:
             raise type(self.failure)(self.failure.message, hint=self.failure.hint)
 
-    async def _send(self, connection: ClientConnection, request: Request) -> None:
+    def _data_of(self, request: Request) -> bytes:
+        """A request as it is to be sent now; nothing if the node would not take it."""
         frame = request.frame
         if request.sends and request.deadline is not None:
             left_ms = max(0, round((request.deadline - self._loop.time()) * 1000))
@@ -224,12 +234,9 @@ class Link:
                     hint="send it in several calls",
                 ),
             )
-            return
+            return b""
         request.sends += 1
-        try:
-            await connection.send(data)
-        except ConnectionClosed:
-            return  # it is repeated on the next connection
+        return data
 
     # -- the connection
 
@@ -326,7 +333,7 @@ class Link:
 
     async def _greet(self, connection: ClientConnection) -> None:
         session = None if self._welcome is None else self._welcome.session
-        await connection.send(encode(Hello(PROTOCOL, None, session, self._held())))
+        await connection.send(encode(Hello(PROTOCOL, None, session, self._held(), bundles=True)))
         async with asyncio.timeout(self._settings.connect_s):
             answer = decode_node(await connection.recv(decode=False))
         if isinstance(answer, Problem):
@@ -339,33 +346,47 @@ class Link:
 
     async def _serve(self, connection: ClientConnection) -> None:
         assert self._welcome is not None
-        beating = self._loop.create_task(_beat(connection, self._welcome.heartbeat_ms / 1000))
+        self._waiting.clear()
+        self._connection = connection
+        for request in self._requests.values():
+            if data := self._data_of(request):
+                self._leave(data)
+        if not self._opened.done():
+            self._opened.set_result(None)
         reading = self._loop.create_task(self._read(connection))
+        beside = [
+            self._loop.create_task(self._write(connection, bundles=self._welcome.bundles)),
+            self._loop.create_task(self._beat_every(self._welcome.heartbeat_ms / 1000)),
+        ]
         try:
-            await self._repeat(connection)
-            self._connection = connection
-            if not self._opened.done():
-                self._opened.set_result(None)
             await reading
         finally:
             self._connection = None
-            beating.cancel()
-            reading.cancel()
+            for task in (reading, *beside):
+                task.cancel()
             now = self._loop.time()
             for request in self._requests.values():
                 request.since = now
             if connection.close_code in REFUSED_CLOSES:
                 self._refuse_all(f"{connection.close_code} {connection.close_reason}")
 
-    async def _repeat(self, connection: ClientConnection) -> None:
-        """Ask again whatever is unanswered, in order, until nothing is left that this one has not got."""
-        sent: set[int] = set()
-        while left := [ref for ref in self._requests if ref not in sent]:
-            for ref in left:
-                sent.add(ref)
-                request = self._requests.get(ref)
-                if request is not None:
-                    await self._send(connection, request)
+    async def _write(self, connection: ClientConnection, *, bundles: bool) -> None:
+        """What is lost with the connection is repeated on the next one."""
+        waiting = self._waiting
+        bytes_max = min(BUNDLE_BYTES_MAX, self._frame_bytes_max) if bundles else 0
+        try:
+            while True:
+                await self._some_wait.wait()
+                self._some_wait.clear()
+                while waiting:
+                    await connection.send(bundle(take(waiting, bytes_max)))
+        except ConnectionClosed:
+            return
+
+    async def _beat_every(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            self.tell(Heartbeat())
 
     def _refuse_all(self, reason: str) -> None:
         requests, self._requests = self._requests, {}
@@ -373,51 +394,43 @@ class Link:
             _raise_in(request.future, InvalidEnvelope(f"the node could not read what was sent: {reason}"))
 
     async def _read(self, connection: ClientConnection) -> None:
-        requests = self._requests
         try:
             while True:
-                frame = decode_node(await connection.recv(decode=False))
-                ref = getattr(frame, "ref", None)
-                request = None if ref is None else requests.get(ref)
-                if request is not None:
-                    if isinstance(frame, Problem):
-                        if frame.code in OFFLINE_CODES:
-                            await connection.close()
-                            return
-                        _raise_in(request.future, _error(frame))
-                    elif not request.future.done():
-                        request.future.set_result(frame)
-                    requests.pop(frame.ref, None)
-                elif isinstance(frame, Deliveries):
-                    self._unclaimed(frame)
-                elif isinstance(frame, (Pong, Beat)):
-                    self._beat(frame.now)
-                elif isinstance(frame, Problem) and ref is None:
-                    log.warning("%s says: %s", self.url, frame.detail)
-                elif isinstance(frame, GoingAway):
-                    log.info("%s goes away: %s", self.url, frame.reason)
-                requests = self._requests
+                for part in unbundle(await connection.recv(decode=False)):
+                    frame = decode_node(part)
+                    if isinstance(frame, Problem) and frame.code in OFFLINE_CODES:
+                        await connection.close()
+                        return
+                    self._hear(frame)
         except ConnectionClosed:
             return
         except msgspec.MsgspecError as error:
             log.warning("%s sent what this version cannot read: %s", self.url, error)
             await connection.close(1007)
 
+    def _hear(self, frame: Any) -> None:
+        ref = getattr(frame, "ref", None)
+        request = None if ref is None else self._requests.pop(ref, None)
+        if request is not None:
+            if isinstance(frame, Problem):
+                _raise_in(request.future, _error(frame))
+            elif not request.future.done():
+                request.future.set_result(frame)
+        elif isinstance(frame, Deliveries):
+            self._unclaimed(frame)
+        elif isinstance(frame, (Pong, Beat)):
+            self._beat(frame.now)
+        elif isinstance(frame, Problem) and ref is None:
+            log.warning("%s says: %s", self.url, frame.detail)
+        elif isinstance(frame, GoingAway):
+            log.info("%s goes away: %s", self.url, frame.reason)
 
-async def _beat(connection: ClientConnection, every_s: float) -> None:
-    try:
-        while True:
-            await asyncio.sleep(every_s)
-            await connection.send(encode(Heartbeat()))
-    except ConnectionClosed:
-        return
 
-
-async def _tell(connection: ClientConnection, data: bytes) -> None:
+async def _send(connection: ClientConnection, data: bytes) -> None:
     try:
         await connection.send(data)
     except ConnectionClosed:
-        return
+        return  # it is repeated on the next connection
 
 
 def _raise_in(future: asyncio.Future[Any], error: MeshError) -> None:

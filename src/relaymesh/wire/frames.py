@@ -2,7 +2,8 @@
 
 `op` says which, `ref` joins an answer to its question. Envelopes travel as the journal keeps them (arrays,
 content as checked bytes), deliveries as columns: a frame of a hundred messages costs little more than
-its bytes. The JSON protocol `relaymesh.v1.json` has the same operations (docs/reference/protocol.md).
+its bytes; several of them may be one message (`relaymesh.wire.bundles`). The JSON protocol
+`relaymesh.v1.json` has the same operations (docs/reference/protocol.md).
 """
 
 from __future__ import annotations
@@ -35,12 +36,16 @@ class Frame(msgspec.Struct, tag_field="op", rename="camel", omit_defaults=True, 
 
 
 class Hello(Frame, tag="hello"):
-    """First of all. `resume`: the session to go on with; `held`: the lease tokens the client still has."""
+    """First of all. `resume`: the session to go on with; `held`: the lease tokens the client still has.
+
+    `bundles`: the client reads messages of several frames.
+    """
 
     protocol: str
     agent: str | None = None
     resume: str | None = None
     held: list[int] = []
+    bundles: bool = False
 
 
 class Send(Frame, tag="send"):
@@ -135,7 +140,10 @@ class Goodbye(Frame, tag="goodbye"):
 
 
 class Welcome(Frame, tag="welcome"):
-    """`now`: mesh time. `resumed`: the session was known, and its unlisted deliveries are given back."""
+    """`now`: mesh time. `resumed`: the session was known, and its unlisted deliveries are given back.
+
+    `bundles`: the node reads messages of several frames.
+    """
 
     session: str
     protocol: str
@@ -145,6 +153,7 @@ class Welcome(Frame, tag="welcome"):
     payload_bytes_max: int
     frame_bytes_max: int
     resumed: bool = False
+    bundles: bool = False
 
 
 class Receipts(Frame, tag="receipts"):

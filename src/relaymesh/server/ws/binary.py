@@ -11,7 +11,9 @@ from relaymesh.kernel.entry import Lease
 from relaymesh.server.ws import calls
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.operations import Operations, problem_of
+from relaymesh.server.ws.sessions import Asked
 from relaymesh.wire import frames
+from relaymesh.wire.bundles import unbundle
 from relaymesh.wire.frames import decode_client, encode
 
 
@@ -20,12 +22,12 @@ class Binary:
 
     subprotocol = frames.SUBPROTOCOL_MSGPACK
 
-    def read(self, message: Any) -> Any:
+    def read(self, message: Any) -> list[Asked]:
         data = message.get("bytes")
         if data is None:
             raise Ended(Close.KIND, "this protocol has binary frames only")
         try:
-            return decode_client(data)
+            return [(decode_client(part), part) for part in unbundle(data)]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Ended(Close.UNREADABLE, f"a frame cannot be read: {error}"[:100]) from None
 

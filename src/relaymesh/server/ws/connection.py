@@ -2,17 +2,17 @@
 
 reading     one frame after the other; not while IN_FLIGHT_MAX of them are being worked on
 working     a task for each frame, begun in their order; answers leave as they come
-writing     what waits for the client; more than OUTBOX_BYTES_MAX, and the connection ends with 1013
+writing     what waits for the client, all of a moment in one message; too much ends the connection with 1013
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from functools import partial
 from typing import Any
 
+import msgspec
 from xxhash import xxh3_64_intdigest
 
 from relaymesh.errors import InvalidSettings, MeshError, RateLimited
@@ -29,7 +29,8 @@ from relaymesh.server.ws.calls import READING
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.credit import Feed
 from relaymesh.server.ws.operations import Operations
-from relaymesh.server.ws.sessions import Question, Session, Sessions
+from relaymesh.server.ws.outbox import Outbox
+from relaymesh.server.ws.sessions import Asked, Question, Session, Sessions
 from relaymesh.server.ws.text import Text
 from relaymesh.wire import frames
 
@@ -40,7 +41,6 @@ HEARTBEAT_MS = 30_000
 IN_FLIGHT_MAX = 64
 RECEIVES_MAX = 1_000
 FEEDS_MAX = 1_000
-OUTBOX_BYTES_MAX = 67_108_864
 STOP_S = 2.0
 """How long operations may take to finish when the node stops."""
 
@@ -93,9 +93,7 @@ class Connection:
         self._send = send
         self._session: Session | None = None
         self._gone = False
-        self._outbox: deque[bytes] = deque()
-        self._outbox_bytes = 0
-        self._writing: asyncio.Task[None] | None = None
+        self._outbox = Outbox(codec, send, self._end)
         self._working: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._room.set()
@@ -134,8 +132,7 @@ class Connection:
             await asyncio.wait(self._working, timeout=STOP_S)
         if ended.code is Close.TRY_LATER:
             self._outbox.clear()
-        if self._writing is not None:
-            await asyncio.wait({self._writing}, timeout=STOP_S)
+        await self._outbox.flushed(STOP_S)
         close = {"type": "websocket.close", "code": int(ended.code), "reason": ended.reason[:100]}
         try:
             await asyncio.wait_for(self._send(close), STOP_S)
@@ -148,9 +145,7 @@ class Connection:
         if self._session is not None:
             self._sessions.detach(self._session, self)
         await self._stop_giving()
-        if self._writing is not None:
-            self._writing.cancel()
-            await asyncio.gather(self._writing, return_exceptions=True)
+        await self._outbox.stop()
 
     async def _stop_giving(self) -> None:
         """No more deliveries leave here; what was on its way goes back unburned."""
@@ -183,15 +178,11 @@ class Connection:
             raise Ended(Close.PROTOCOL, "no hello came in time") from None
         if first is None:
             return
-        operations = await self._greet(self._codec.read(first))
+        (hello, _), *others = self._codec.read(first) or [(None, b"")]
+        operations = await self._greet(hello)
+        await self._begin_all(operations, others)
         while (event := await _next(receive)) is not None:
-            frame = self._codec.read(event)
-            self._begin(operations, frame, event)
-            if not self._room.is_set():
-                await self._room.wait()
-            if isinstance(frame, frames.Goodbye):
-                await asyncio.wait({self._ended})
-                return
+            await self._begin_all(operations, self._codec.read(event))
 
     async def _greet(self, hello: Any) -> Operations:
         if not isinstance(hello, frames.Hello):
@@ -217,6 +208,7 @@ class Connection:
             await self._join(operations, hello.agent)
         session.attach(self)
         self._session = session
+        self._outbox.bundles = hello.bundles
         namespace = DEFAULT_NAMESPACE if principal.namespace == EVERYWHERE else principal.namespace
         self.put(
             self._codec.frame(
@@ -229,6 +221,7 @@ class Connection:
                     served.session.payload_bytes_max,
                     served.settings.body_bytes_max,
                     resumed,
+                    bundles=hello.bundles,
                 )
             )
         )
@@ -243,7 +236,15 @@ class Connection:
 
     # -- working
 
-    def _begin(self, on: Operations, frame: Any, event: Event) -> None:
+    async def _begin_all(self, on: Operations, asked: list[Asked]) -> None:
+        for frame, data in asked:
+            self._begin(on, frame, data)
+            if not self._room.is_set():
+                await self._room.wait()
+            if isinstance(frame, frames.Goodbye):
+                await asyncio.wait({self._ended})
+
+    def _begin(self, on: Operations, frame: Any, data: bytes | msgspec.Raw) -> None:
         if isinstance(frame, frames.Receive):
             self._begin_receive(on, frame)
         elif isinstance(frame, frames.Cancel):
@@ -262,9 +263,7 @@ class Connection:
         elif isinstance(frame, frames.Goodbye):
             self._track(asyncio.create_task(self._goodbye(on.session)))
         else:
-            self._begin_work(
-                on, frame, (frame.ref, xxh3_64_intdigest(event.get("bytes") or event["text"].encode()))
-            )
+            self._begin_work(on, frame, (frame.ref, xxh3_64_intdigest(data)))
 
     def _begin_work(self, on: Operations, frame: Any, question: Question) -> None:
         session = on.session
@@ -376,24 +375,7 @@ class Connection:
         """Leave a frame to be written. One too many for a client that does not read ends the connection."""
         if self._gone:
             return
-        self._outbox.append(data)
-        self._outbox_bytes += len(data)
-        if self._outbox_bytes > OUTBOX_BYTES_MAX:
-            self._end(Ended(Close.TRY_LATER, "too much waits to be read"))
-        elif self._writing is None:
-            self._writing = asyncio.create_task(self._write())
-
-    async def _write(self) -> None:
-        event = self._codec.event
-        try:
-            while self._outbox:
-                data = self._outbox.popleft()
-                await self._send(event(data))
-                self._outbox_bytes -= len(data)
-        except (OSError, RuntimeError):
-            self._end(Ended(Close.DONE, "the client is gone"))
-        finally:
-            self._writing = None
+        self._outbox.put(data)
 
 
 async def _next(receive: Receive) -> Event | None:

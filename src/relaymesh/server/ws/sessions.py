@@ -6,7 +6,9 @@ import asyncio
 import re
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.server.security.principal import Principal
@@ -21,6 +23,8 @@ DETACHED_MAX = 10_000
 DETACHED_S = 600.0
 """How many sessions without a connection are remembered, and how long."""
 PRUNE_AT = 1_000
+Asked = tuple[Any, bytes | msgspec.Raw]
+"""A frame, and the bytes it was read from."""
 Question = tuple[int, int]
 """A ref, and a digest of the frame that asked: a client that counts its refs anew asks another question."""
 _ID = re.compile(r"[0-9a-f]{32}\Z")

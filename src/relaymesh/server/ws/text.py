@@ -20,6 +20,7 @@ from relaymesh.server.routes.settling import Settling
 from relaymesh.server.ws import calls
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.operations import Operations, problem_of
+from relaymesh.server.ws.sessions import Asked
 from relaymesh.wire import api, frames
 from relaymesh.wire.api import MailboxSettingsBody, settings_from
 from relaymesh.wire.api.base import Token
@@ -117,20 +118,15 @@ class Text:
 
     subprotocol = frames.SUBPROTOCOL_JSON
 
-    def read(self, message: Any) -> Any:
+    def read(self, message: Any) -> list[Asked]:
         text = message.get("text")
         if text is None:
             raise Ended(Close.KIND, "this protocol has text frames only")
         try:
-            frame = _decode(text)
+            data = text.encode()
+            return [(_known(_decode(data)), data)]
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise Ended(Close.UNREADABLE, f"a frame cannot be read: {error}"[:100]) from None
-        if isinstance(frame, Hello):
-            held = [token for text in frame.held if (token := parse_token(text)) is not None]
-            return frames.Hello(frame.protocol, frame.agent, frame.resume, held)
-        if isinstance(frame, Receive):
-            return frames.Receive(frame.ref, frame.mailbox, frame.max, frame.wait_ms, frame.correlation_id)
-        return frame
 
     def event(self, data: bytes) -> dict[str, Any]:
         return {"type": "websocket.send", "text": data.decode()}
@@ -189,6 +185,16 @@ class Text:
     def frame(self, frame: Any) -> bytes:
         """A frame that is the same in both protocols."""
         return _encode(frame)
+
+
+def _known(frame: Any) -> Any:
+    """A frame as the connection knows it."""
+    if isinstance(frame, Hello):
+        held = [token for text in frame.held if (token := parse_token(text)) is not None]
+        return frames.Hello(frame.protocol, frame.agent, frame.resume, held)
+    if isinstance(frame, Receive):
+        return frames.Receive(frame.ref, frame.mailbox, frame.max, frame.wait_ms, frame.correlation_id)
+    return frame
 
 
 def _arguments(kind: type[Any], given: Raw) -> Any:
