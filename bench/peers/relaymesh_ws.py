@@ -24,8 +24,8 @@ from relaymesh.sdk.delivery import AsyncDelivery
 
 NAME = "RelayMesh, WebSocket"
 TARGET, SENDER = "worker", "sender"
-SENDERS = {1: 32, 100: 2, 1000: 3}
-RECEIVERS = {1: 16, 100: 4, 1000: 2}
+SENDERS = {1: 32, 100: 8, 1000: 3}
+RECEIVERS = {1: 16, 100: 8, 1000: 2}
 TOKEN_FILE = Path("data/server/local.token")
 
 CLIENT = "relaymesh, MessagePack frames"
