@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -35,6 +37,16 @@ def test_every_error_has_a_code_of_its_own_and_a_hint() -> None:
 def test_public_names_are_few_and_exist() -> None:
     assert len(relaymesh.__all__) <= 32
     assert all(hasattr(relaymesh, name) for name in relaymesh.__all__)
+    assert set(relaymesh.__all__) <= set(dir(relaymesh))
+    with pytest.raises(AttributeError, match="module 'relaymesh' has no attribute 'Mash'"):
+        _ = relaymesh.Mash  # type: ignore[attr-defined]
+
+
+def test_who_asks_for_no_mesh_loads_none() -> None:
+    """Spark starts processes for every read, and each imports the package."""
+    look = "import sys, relaymesh; print(*sorted(name for name in sys.modules if 'relaymesh' in name))"
+    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["relaymesh", "relaymesh.errors"]
 
 
 def test_every_promise_is_held_by_a_test() -> None:

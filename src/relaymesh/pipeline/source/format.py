@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -12,7 +14,9 @@ from relaymesh.pipeline.source.batch import BatchReader
 from relaymesh.pipeline.source.options import SourceOptions
 from relaymesh.pipeline.source.reading import schema_of
 from relaymesh.pipeline.source.stream import StreamReader
-from relaymesh.pipeline.source.writer import BatchWriter, StreamWriter, WriterOptions
+
+if TYPE_CHECKING:
+    from relaymesh.pipeline.source.writer import BatchWriter, StreamWriter
 
 __all__ = ["RelayMeshSource"]
 
@@ -34,9 +38,14 @@ class RelayMeshSource(DataSource):
         return StreamReader(self._parsed(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from relaymesh.pipeline.source.writer import BatchWriter, WriterOptions  # noqa: PLC0415 - as below
+
         return BatchWriter(WriterOptions.parse(self.options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        # Spark starts a process for each step of a read: a reader is spared what only a writer needs.
+        from relaymesh.pipeline.source.writer import StreamWriter, WriterOptions  # noqa: PLC0415
+
         return StreamWriter(WriterOptions.parse(self.options, schema, overwrite=overwrite))
 
     def _parsed(self, schema: StructType) -> SourceOptions:
