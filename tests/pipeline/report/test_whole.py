@@ -9,6 +9,7 @@ import pytest
 
 from relaymesh.cli.failure import Exit
 from relaymesh.cli.main import main
+from relaymesh.pipeline.tables.store import TableStore
 from tests.cli.running import Ran
 from tests.pipeline.report.reading import Reader
 from tests.pipeline.runs.test_cli import Shared
@@ -22,6 +23,7 @@ def test_a_sample_becomes_a_full_report_and_a_second_build_finds_nothing_new(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from relaymesh.pipeline import spark as session
+    from relaymesh.pipeline.catalog import TABLES
 
     monkeypatch.setattr(session, "spark_session", lambda **given: Shared(spark))
     data, out = tmp_path / "data", tmp_path / "report.html"
@@ -34,6 +36,9 @@ def test_a_sample_becomes_a_full_report_and_a_second_build_finds_nothing_new(
     first = build("--sample", "--days", "1")
     assert first.code == Exit.OK, first.err
     assert (first.row["pipeline_ran"], first.row["balanced"]) == (True, True)
+    manifest = TableStore.open(data / "tables").manifest()
+    assert manifest is not None
+    assert set(manifest.tables) == {table.name for table in TABLES} | {"pipeline_metrics", "quarantine"}
     html = out.read_text(encoding="utf-8")
     figures = Reader(html).figures
     no_rows = {name for name, card in figures.items() if len(card.rows) < 2}

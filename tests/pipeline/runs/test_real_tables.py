@@ -1,4 +1,4 @@
-"""The whole catalog over a mesh that was at work: do the tables say what the mesh itself says?"""
+"""A mesh that was at work, as tables, and audited: do they say what the mesh itself says?"""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ def test_every_counter_of_the_mesh_is_a_sum_over_the_tables_and_days_add_up_to_a
     pipeline(tables=silver).run()
     traffic.day()
     traffic.day()
-    opened = pipeline(tables=TABLES)
-    record = opened.run()  # silver goes on by day; gold and audit are new
+    audited = [table for table in TABLES if table.layer != "gold"]  # which report/test_whole.py builds
+    opened = pipeline(tables=audited)
+    record = opened.run()  # silver goes on by day; the audit is new
     assert record.status == "published"
     assert [each for each in record.expectations if each["severity"] == "error"] == []
     stats = traffic.mesh.stats()
@@ -75,7 +76,7 @@ def test_every_counter_of_the_mesh_is_a_sum_over_the_tables_and_days_add_up_to_a
     assert sums["accepted"] == sums["acked"] + sums["dropped"] + sums["dead"] + sums["pending"]
     assert sums["pending"] == stats.pending
     assert [each.through_sequence + 1 for each in manifest.inputs] == [stats.synced]
-    assert set(manifest.tables) == {table.name for table in TABLES} | {"pipeline_metrics", "quarantine"}
+    assert set(manifest.tables) == {table.name for table in audited} | {"pipeline_metrics", "quarantine"}
 
     # Day by day or all at once: the same rows.
     full = {"bronze": opened.bronze.read(spark, opened.bronze.snapshot().pieces)}
