@@ -58,6 +58,7 @@ def cases() -> Cases:
         add_sound_and_broken(made, story, random.Random(seed))
     for seed in range(4):
         add_planted(made, seed)
+        add_repeated(made, seed)
     for seed in range(12):
         add_cut(made, seed)
     return made
@@ -114,6 +115,14 @@ def add_planted(cases: Cases, seed: int) -> None:
         broken = planter(whole, random.Random(seed))
         if broken is not None:
             cases.planted[cases.add(broken)] = rule
+
+
+def add_repeated(cases: Cases, seed: int) -> None:
+    """One event of each kind is there twice."""
+    whole = sound(seed)
+    last = {row["operation"]: place for place, row in enumerate(whole)}
+    for place in last.values():
+        cases.add([*whole[: place + 1], *whole[place:]])
 
 
 def add_cut(cases: Cases, seed: int) -> None:

@@ -26,11 +26,14 @@ def balance_violations(bronze: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def _routes(bronze: DataFrame) -> DataFrame:
-    """PUBLISH says how many subscriptions it met. Where the past is missing some may be unknown."""
+    """PUBLISH says how many subscriptions it met. Where the past is missing some may be unknown.
+
+    Distinct ones: that an event is there twice is another rule's.
+    """
     counted = (
         routed(bronze, "left")
         .groupBy("partition", "sequence", "timestamp", "message_id", "targets")
-        .agg(f.count("mailbox").alias("found"))
+        .agg(f.count_distinct("mailbox").alias("found"))
         .join(f.broadcast(known_from(bronze)), "partition")
     )
     wrong = (f.col("found") > f.col("targets")) | (~f.col("truncated") & (f.col("found") < f.col("targets")))
