@@ -19,7 +19,7 @@ from relaymesh.pipeline.silver.routes import END
 
 __all__ = ["lane_violations"]
 
-_LANE = ["partition", "mailbox", "lane"]
+_LANE = ["lane", "mailbox", "partition"]
 _RUN = ["holder", "granted_at", "run"]
 
 

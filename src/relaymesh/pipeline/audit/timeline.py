@@ -1,4 +1,4 @@
-"""What was true of each message just before each of its events."""
+"""What was true of a message just before each of its events, where that may break a rule."""
 
 from __future__ import annotations
 
@@ -29,18 +29,15 @@ _COLUMNS = (
 
 
 def timeline(bronze: DataFrame) -> DataFrame:
-    """Every event of every message with the state it met: one sort by message serves all rules.
+    """Every event of every message whose life is not plain, with the state it met.
+
+    One sort by message serves all rules, and only few messages need it: see `_unusual`.
 
     accepted, leased, completed: whether; settled: how often; counted: attempts the mesh counts so far;
     ready_at: when it may next be delivered; first_due, ttl: what its expiry is counted from;
     limit: retries its failure may have, null when the mailbox's settings are not known.
     """
-    arrived = entries(bronze).withColumn("due", first_due()).withColumn("ready", f.col("due"))
-    forced = f.when(is_one("FORCE_DELIVER"), f.col("timestamp"))
-    named = bronze.filter(is_one(*NAMING)).withColumns(
-        {"due": forced, "ready": f.coalesce(forced, f.when(is_one(*RETURNS), f.col("due_at")))}
-    )
-    rows = arrived.select(*_COLUMNS).unionByName(named.select(*_COLUMNS))
+    rows = _unusual(_events(bronze))
     history = Window.partitionBy(*KEY).orderBy("sequence")
     before = history.rowsBetween(Window.unboundedPreceding, -1)
 
@@ -75,6 +72,54 @@ def timeline(bronze: DataFrame) -> DataFrame:
     return told.withColumn("limit", f.when(rule.isNotNull(), limit)).join(
         f.broadcast(known_from(bronze)), "partition"
     )
+
+
+def _events(bronze: DataFrame) -> DataFrame:
+    """Acceptances and all that names them, with the moments they set: when it is due, and ready again."""
+    arrived = entries(bronze).withColumn("due", first_due()).withColumn("ready", f.col("due"))
+    forced = f.when(is_one("FORCE_DELIVER"), f.col("timestamp"))
+    named = bronze.filter(is_one(*NAMING)).withColumns(
+        {"due": forced, "ready": f.coalesce(forced, f.when(is_one(*RETURNS), f.col("due_at")))}
+    )
+    return arrived.select(*_COLUMNS).unionByName(named.select(*_COLUMNS))
+
+
+def _unusual(events: DataFrame) -> DataFrame:
+    """The events of messages whose life is more, or less, than accepted, granted when due, and acked.
+
+    No rule of `entry_rules` can be broken by a plain life, or by the beginning of one. Most lives are plain,
+    and numbers that aggregate by hashing tell which: only the others are sorted.
+    """
+
+    def first(column: str, *operations: str) -> Column:
+        return f.min(f.when(is_one(*operations), f.col(column)))
+
+    lives = events.groupBy(*KEY).agg(
+        f.count("*").alias("events"),
+        first("sequence", *ACCEPTS).alias("accepted"),
+        first("due", *ACCEPTS).alias("due"),
+        first("sequence", "GRANT").alias("granted"),
+        first("timestamp", "GRANT").alias("granted_at"),
+        first("sequence", "ACK").alias("acked"),
+    )
+    granted, acked = f.col("granted"), f.col("acked")
+    # as many events as there are kinds of them: each is there once, and nothing else
+    each_once = f.col("events") == 1 + granted.isNotNull().cast("int") + acked.isNotNull().cast("int")
+    in_order = (f.col("accepted") == f.col("message_sequence")) & (
+        f.when(granted.isNull(), acked.isNull()).otherwise(
+            (granted > f.col("accepted"))
+            & (f.col("granted_at") >= f.col("due"))
+            & (acked.isNull() | (acked > granted))
+        )
+    )
+    plain = f.coalesce(each_once & in_order, f.lit(False))
+    odd = lives.filter(~plain).select(*KEY).alias("o")
+    same = (
+        (f.col("e.message_sequence") == f.col("o.message_sequence"))
+        & f.col("e.mailbox").eqNullSafe(f.col("o.mailbox"))  # whatever names no mailbox is judged too
+        & (f.col("e.partition") == f.col("o.partition"))
+    )
+    return events.alias("e").join(odd, same, "left_semi")
 
 
 def _with_retries(rows: DataFrame, bronze: DataFrame) -> DataFrame:

@@ -79,16 +79,22 @@ def _workers(attempts: DataFrame) -> DataFrame:
     Leases of one holder overlap when it takes several at once: its busy time is their union, so a batch of 35
     done in a second is 35 a second, and not 35 leases of a second each.
     """
-    ended = attempts.filter(f.col("ended_at").isNotNull())
-    before = Window.partitionBy(*_HOLDER).orderBy("granted_at", "sequence")
-    before = before.rowsBetween(Window.unboundedPreceding, -1)
+    # Leases granted at one moment are one stretch, the longest of them: there is less to sort.
+    stretches = (
+        attempts.filter(f.col("ended_at").isNotNull())
+        .groupBy(*_HOLDER, "granted_at")
+        .agg(f.max("ended_at").alias("ended_at"), f.count_if(f.col("outcome") == "acked").alias("acked"))
+    )
+    before = (
+        Window.partitionBy(*_HOLDER).orderBy("granted_at").rowsBetween(Window.unboundedPreceding, -1)
+    )
     begin = f.greatest(f.unix_millis("granted_at"), f.coalesce("busy_until", f.lit(0)))
     new = f.greatest(f.unix_millis("ended_at") - begin, f.lit(0))
     holders = (
-        ended.withColumn("busy_until", f.max(f.unix_millis("ended_at")).over(before))
+        stretches.withColumn("busy_until", f.max(f.unix_millis("ended_at")).over(before))
         .withColumn("busy", new)
         .groupBy(*_HOLDER)
-        .agg(f.sum("busy").alias("busy_ms"), f.count_if(f.col("outcome") == "acked").alias("acked"))
+        .agg(f.sum("busy").alias("busy_ms"), f.sum("acked").alias("acked"))
         .filter("acked > 0")
     )
     # Mesh time has milliseconds: less than one is counted as one.

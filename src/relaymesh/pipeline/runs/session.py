@@ -37,6 +37,8 @@ _MANY = {
     "spark.sql.parquet.pushdown.inFilterThreshold": "30",
     # Sides of our joins are of one size: a filter made of one of them costs a look at it, and drops nothing.
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    # Percentiles of more than 128 groups would be gathered by sorting all rows; a sketch has some kilobytes.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
 }
 _SOME = {
     **_MANY,

@@ -14,7 +14,9 @@ SETTLES = ("ACK", "DROP", "DEAD_LETTER")
 CHANGES = ("REPRIORITISE", "FORCE_DELIVER", "COMPLETE")
 NAMING = ("GRANT", *RETURNS, *SETTLES, *CHANGES)
 """Operations that name a message which is there already."""
-KEY = ("partition", "mailbox", "message_sequence")
+KEY = ("message_sequence", "mailbox", "partition")
+"""What names a message. The number comes first: a sort of Spark compares eight bytes of the first column, and
+looks at the others, and at rows, only where those are the same."""
 
 FINAL_STATES = {"ACK": "acked", "DROP": "dropped", "DEAD_LETTER": "dead"}
 OUTCOMES = {
