@@ -15,8 +15,8 @@ from relaymesh.pipeline.silver.operations import is_one
 
 __all__ = ["stream_violations"]
 
-_STRETCH_BITS = 16
-"""Events of a stretch, as a power of two."""
+_STRETCH_BITS = 12
+"""Events of a stretch, as a power of two: as many as a window of Spark holds as plain rows in memory."""
 
 
 def stream_violations(bronze: DataFrame) -> DataFrame:

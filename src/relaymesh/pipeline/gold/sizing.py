@@ -85,9 +85,7 @@ def _workers(attempts: DataFrame) -> DataFrame:
         .groupBy(*_HOLDER, "granted_at")
         .agg(f.max("ended_at").alias("ended_at"), f.count_if(f.col("outcome") == "acked").alias("acked"))
     )
-    before = (
-        Window.partitionBy(*_HOLDER).orderBy("granted_at").rowsBetween(Window.unboundedPreceding, -1)
-    )
+    before = Window.partitionBy(*_HOLDER).orderBy("granted_at").rowsBetween(Window.unboundedPreceding, -1)
     begin = f.greatest(f.unix_millis("granted_at"), f.coalesce("busy_until", f.lit(0)))
     new = f.greatest(f.unix_millis("ended_at") - begin, f.lit(0))
     holders = (

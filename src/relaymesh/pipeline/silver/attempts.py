@@ -24,22 +24,61 @@ _CHOSEN = ("dropped", "unsubscribed")
 """Codes of drops that are no failure: the receiver, or whoever closed the subscription, wanted it so."""
 
 
+_GRANTED = ("sequence", "timestamp", "event_date", "holder", "lease_token", "lease_ms", "remote")
+
+
 def attempts(bronze: DataFrame) -> DataFrame:
     """Every delivery `bronze` grants. Each ends with the next event that ends a lease there."""
+    events = bronze.filter(is_one("GRANT", *RETURNS, *SETTLES)).select(
+        *KEY, *_GRANTED, "operation", "code", "error", f.col("due_at").alias("returned_until")
+    )
+    lives = _lives(events)
+    return _shaped(_plain(events, lives).unionByName(_ordered(events, lives)))
+
+
+def _lives(events: DataFrame) -> DataFrame:
+    """Whether each message was granted and acked, and no more: in numbers, which aggregate by hashing."""
+    lives = events.groupBy(*KEY).agg(
+        f.count("*").alias("events"),
+        f.min(f.when(is_one("GRANT"), f.col("sequence"))).alias("granted"),
+        f.min(f.when(is_one("ACK"), f.col("sequence"))).alias("acked"),
+        f.min(f.when(is_one("ACK"), f.col("timestamp"))).alias("acked_at"),
+    )
+    plain = (f.col("events") == 2) & (f.col("granted") < f.col("acked")) & f.col("acked_at").isNotNull()
+    return lives.withColumn("plain", f.coalesce(plain, f.lit(False)))
+
+
+def _plain(events: DataFrame, lives: DataFrame) -> DataFrame:
+    """Most deliveries: the only one of its message, acked. They need no order, which is dear to find out."""
+    end = f.struct(
+        f.lit("ACK").alias("operation"),
+        f.col("acked").alias("sequence"),
+        f.col("acked_at").alias("timestamp"),
+        *[f.lit(None).cast("string").alias(name) for name in ("code", "error")],
+        f.lit(None).cast("timestamp").alias("returned_until"),
+    )
+    none = f.lit(0).cast("long")
+    before = [none.alias(name) for name in ("granted_before", "unburned_before")]
+    return (
+        events.filter(is_one("GRANT"))
+        .join(lives.filter("plain"), [*KEY])
+        .select(*KEY, *_GRANTED, end.alias("end"), *before)
+    )
+
+
+def _ordered(events: DataFrame, lives: DataFrame) -> DataFrame:
+    """All other deliveries, each with the event that follows it and what came before it."""
     history = Window.partitionBy(*KEY).orderBy("sequence")
     before = history.rowsBetween(Window.unboundedPreceding, -1)
-    ends = bronze.filter(is_one("GRANT", *RETURNS, *SETTLES)).select(
-        *KEY, "sequence", "timestamp", "event_date", "operation", "holder", "lease_token", "lease_ms",
-        "remote", "code", "error", f.col("due_at").alias("returned_until"),
-    )  # fmt: skip
     end = f.struct("operation", "sequence", "timestamp", "code", "error", "returned_until")
-    granted = (
-        ends.withColumn("end", f.lead(end).over(history))
+    return (
+        events.join(lives.filter("not plain"), [*KEY], "left_semi")
+        .withColumn("end", f.lead(end).over(history))
         .withColumn("granted_before", f.count_if(is_one("GRANT")).over(before))
         .withColumn("unburned_before", f.count_if(is_one(*UNBURNED)).over(before))
         .filter(is_one("GRANT"))
+        .select(*KEY, *_GRANTED, "end", "granted_before", "unburned_before")
     )
-    return _shaped(granted)
 
 
 def _shaped(granted: DataFrame) -> DataFrame:
