@@ -6,7 +6,6 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from relaymesh.pipeline.silver.mailbox_settings import contract_retries, settings_over_time
-from relaymesh.pipeline.silver.messages import entries
 from relaymesh.pipeline.silver.operations import (
     ACCEPTS,
     BURNING,
@@ -18,7 +17,7 @@ from relaymesh.pipeline.silver.operations import (
     first_due,
     is_one,
 )
-from relaymesh.pipeline.silver.routes import known_from
+from relaymesh.pipeline.silver.routes import known_from, routed
 
 __all__ = ["timeline"]
 
@@ -75,13 +74,15 @@ def timeline(bronze: DataFrame) -> DataFrame:
 
 
 def _events(bronze: DataFrame) -> DataFrame:
-    """Acceptances and all that names them, with the moments they set: when it is due, and ready again."""
-    arrived = entries(bronze).withColumn("due", first_due()).withColumn("ready", f.col("due"))
-    forced = f.when(is_one("FORCE_DELIVER"), f.col("timestamp"))
-    named = bronze.filter(is_one(*NAMING)).withColumns(
-        {"due": forced, "ready": f.coalesce(forced, f.when(is_one(*RETURNS), f.col("due_at")))}
-    )
-    return arrived.select(*_COLUMNS).unionByName(named.select(*_COLUMNS))
+    """Acceptances and all that names them, with the moments they set: when it is due, and ready again.
+
+    Both are one look at bronze, so that a message's events, near each other there, meet in one task.
+    """
+    direct = bronze.filter(is_one("APPEND", "REDRIVE", *NAMING))
+    due = f.when(is_one(*ACCEPTS), first_due()).when(is_one("FORCE_DELIVER"), f.col("timestamp"))
+    ready = f.coalesce(f.col("due"), f.when(is_one(*RETURNS), f.col("due_at")))
+    every = direct.unionByName(routed(bronze))
+    return every.withColumn("due", due).withColumn("ready", ready).select(*_COLUMNS)
 
 
 def _unusual(events: DataFrame) -> DataFrame:
