@@ -22,7 +22,6 @@ IN_ONE_SESSION = (
     "tests/pipeline/test_spark.py",
 )
 WITH_MORE_JAVAS = (
-    "tests/pipeline/runs/test_cli.py",
     "tests/pipeline/runs/test_kills.py",
     "tests/pipeline/source/test_spark_reads.py",
     "tests/pipeline/source/test_writer.py",

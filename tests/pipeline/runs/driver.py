@@ -1,12 +1,13 @@
 """A pipeline in a process of its own, killed with its Java at a given point.
 
-    python -m tests.pipeline.runs.driver DATA WAREHOUSE run "refresh: table written" 2
+    echo '["run", "refresh: table written", 2]' | python -m tests.pipeline.runs.driver DATA WAREHOUSE
 
-kills itself when that stage is reached for the second time.
+starts Java, reads what to do, and kills itself when that stage is reached for the second time.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -22,10 +23,10 @@ from tests.pipeline.runs.tiny import tiny_catalog
 BATCH_EVENTS = 40
 
 
-def main(data: str, warehouse: str, command: str, stage: str, times: str) -> None:
+def main(data: str, warehouse: str) -> None:
     spark = spark_session(master="local[2]", app="driver", settings=SETTINGS)
     java = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    left = int(times)
+    command, stage, left = json.loads(sys.stdin.readline())
 
     def pull_the_plug(reached: Stage, detail: str, done: int, of: int) -> None:
         nonlocal left

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
@@ -21,18 +22,33 @@ if TYPE_CHECKING:
 KILLED = -9
 
 
-def killed(traffic: Traffic, warehouse: Path, command: str, stage: str, times: int) -> None:
-    """Run a driver that dies when it reaches the stage."""
-    words = [str(traffic.path), str(warehouse), command, stage, str(times)]
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.pipeline.runs.driver", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
-    assert ran.returncode == KILLED, ran.stderr[-3000:]
+class Drivers:
+    """So many of them, one after the other. The next one starts its Java while this one works."""
+
+    def __init__(self, data: Path, warehouse: Path, count: int) -> None:
+        self._words = [sys.executable, "-m", "tests.pipeline.runs.driver", str(data), str(warehouse)]
+        self._left = count
+        self._next = self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
+        self._left -= 1
+        pipe = subprocess.PIPE
+        return subprocess.Popen(self._words, cwd=ROOT, stdin=pipe, stderr=pipe, text=True)
+
+    def killed(self, command: str, stage: str, times: int = 1) -> None:
+        """One driver dies when it reaches the stage."""
+        driver = self._next
+        if self._left:
+            self._next = self._started()
+        _, said = driver.communicate(json.dumps([command, stage, times]) + "\n", timeout=400)
+        assert driver.returncode == KILLED, said[-3000:]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """One that still waits has nothing to read any more, and ends by itself."""
+        self._next.communicate(timeout=60)
 
 
 @pytest.mark.slow
@@ -44,12 +60,12 @@ def test_whatever_is_killed_bronze_is_exact_and_published_tables_are_whole(
     warehouse = tmp_path / "tables"
     opened = pipeline()
     first = opened.run()
-    with watching(opened.store) as seen:
+    with Drivers(traffic.path, warehouse, 5) as drivers, watching(opened.store) as seen:
         for _ in range(2):
             traffic.day()
-        killed(traffic, warehouse, "run", "ingest: batch written", 2)
-        killed(traffic, warehouse, "run", "refresh: table written", 2)
-        killed(traffic, warehouse, "run", "publish: files synced", 1)
+        drivers.killed("run", "ingest: batch written", 2)
+        drivers.killed("run", "refresh: table written", 2)
+        drivers.killed("run", "publish: files synced")
         resumed = opened.run()
         assert resumed.status == "published"
         assert resumed.events == 0, "what the killed runs had committed is not read again"
@@ -57,8 +73,8 @@ def test_whatever_is_killed_bronze_is_exact_and_published_tables_are_whole(
         full = sorted(entries(opened.bronze.read(spark, opened.bronze.snapshot().pieces)).collect())
         assert sorted(opened.store.current(spark, "entries").collect()) == full
 
-        killed(traffic, warehouse, "compact", "compact: files written", 1)
-        killed(traffic, warehouse, "compact", "compact: bronze switched", 1)
+        drivers.killed("compact", "compact: files written")
+        drivers.killed("compact", "compact: bronze switched")
         assert_bronze_is_the_journal(opened.store, traffic.path)
         traffic.day()
         last = opened.run()
