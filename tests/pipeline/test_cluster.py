@@ -17,6 +17,7 @@ import pytest
 from relaymesh import Mesh
 from relaymesh.errors import NotFound
 from relaymesh.pipeline.java import find_java, use_java
+from tests.pipeline.conftest import SETTINGS
 from tests.pipeline.source.journals import read_rows, traffic, write_frames
 
 DEADLINE_S = 300.0
@@ -120,7 +121,7 @@ def master(tmp_path: Path) -> Iterator[str]:
         **os.environ,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_DAEMON_JAVA_OPTS": SETTINGS["spark.driver.extraJavaOptions"],
     }
     try:
         use_java(find_java(), environ)
