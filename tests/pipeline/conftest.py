@@ -37,8 +37,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
-            if "spark" in getattr(item, "fixturenames", ()):
-                assert group_of(item.nodeid), f"{item.nodeid} uses Spark: name its file in tests/spreading.py"
+            if group_of(item.nodeid):
+                item.add_marker(pytest.mark.spark)
+            elif "spark" in getattr(item, "fixturenames", ()):
+                raise pytest.UsageError(f"{item.nodeid} uses Spark: name its file in tests/spreading.py")
 
 
 @pytest.fixture(scope="session")
