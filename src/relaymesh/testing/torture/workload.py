@@ -174,13 +174,10 @@ class Sender:
             self._recent.extend(orders[-2:])
 
     async def _send_unknown(self, order: Order) -> None:
-        """Until it is receipted, or refused by a mailbox that surely does not have it."""
+        """Until it is receipted. A refusal says nothing: at a node the first try may still wait for room."""
         while True:
             try:
                 await self._send_again([order])
-                return
-            except MailboxFull:
-                self._ledger.write(("X", order.id))
                 return
             except Refused:
                 await self._port.pause(0.05)
