@@ -187,6 +187,15 @@ def test_a_token_that_goes_back_in_a_later_run_is_found() -> None:
     assert found(lost.replace("0.2.", "0.0."), later=again).broken["token"] == 0
 
 
+def test_runs_that_were_there_together_are_given_tokens_beside_each_other() -> None:
+    """A delivery may be seen after the other run's last one, and have been granted before it."""
+    lost = SOUND.replace("0.1.2 acked 2030", "0.1.2 lost 2030").replace("0.1.", "0.2.")
+    sent = "I c box - 5 dc 0 9 ok 0 2010 2010\nR c 12 0 1\n"
+    again = "H b box 11 2 0.1.9 db 0 2021 2021 2021\nT b box 0.1.9 -"
+    assert found(lost, later=again).broken["token"] == 1
+    assert found(lost, later=sent + again).broken["token"] == 0
+
+
 def test_a_round_is_judged_by_where_the_last_one_ended() -> None:
     standing = Standing(token=(0, 5, 1), sequence=50, accounts={"box": Account(2, 2, 0, 0, 0)})
     verdict = found(SOUND, standing)

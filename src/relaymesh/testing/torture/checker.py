@@ -137,6 +137,8 @@ class Books:
     accounts: dict[str, Account] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
+    began: dict[int, int] = field(default_factory=dict)
+    """When each run first meant to send: it was there before, and may have been given deliveries by then."""
 
     def read(self, run: int, lines: Iterable[str]) -> None:
         for line in lines:
@@ -156,7 +158,9 @@ class Books:
         if kind == "H":
             self.deliveries[words[0], id].append(_delivery(run, words[1:]))
         elif kind == "I":
-            self.intents[id].append(_intent(words))
+            intent = _intent(words)
+            self.intents[id].append(intent)
+            self.began[run] = min(self.began.get(run, intent.elapsed), intent.elapsed)
         elif kind == "A":
             self.again[id] += 1
         elif kind == "R":
@@ -430,7 +434,8 @@ def _tokens_going_back(books: Books, standing: Standing) -> Iterator[str]:
     over = [(max(x.elapsed for x in given), max(x.token for x in given)) for given in runs.values()]
     for run in sorted(runs):
         lowest = min(each.token for each in runs[run])
-        began = min(each.elapsed for each in runs[run])
+        seen = min(each.elapsed for each in runs[run])
+        began = min(seen, books.began.get(run, seen))
         highest = max([standing.token, *(token for ended, token in over if ended < began)])
         if lowest <= highest:
             yield f"run {run} was given token {_shown(lowest)}, after {_shown(highest)} in an earlier run"
