@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
-from relaymesh import AsyncMesh
+from relaymesh import AsyncMesh, Mesh
 from relaymesh.wire import frames
 from relaymesh.wire.bundles import bundle, unbundle
 from relaymesh.wire.envelope import build_envelope
@@ -106,6 +106,15 @@ def test_what_follows_hello_in_its_bundle_is_done(server: ServerThread, token: s
         answers = [decode_node(client.socket.recv(timeout=PATIENCE_S, decode=False)) for _ in range(2)]
         assert isinstance(answers[0], frames.Welcome)
         assert answers[1].ref == 7
+
+
+def test_what_follows_goodbye_in_its_bundle_is_not_begun(server: ServerThread, token: str) -> None:
+    opened = encode(frames.Call(1, "open_mailbox", msgspec.Raw(encode(frames.OpenMailbox("late")))))
+    with Binary(server, token, bundles=True) as client:
+        client.socket.send(bundle([encode(frames.Goodbye()), opened]))
+        assert client.closed()[0] == 1000
+    with Mesh(server.url, token=token) as mesh:
+        assert "default/late" not in mesh.stats().mailboxes
 
 
 class Node:

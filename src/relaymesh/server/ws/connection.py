@@ -180,9 +180,9 @@ class Connection:
             return
         (hello, _), *others = self._codec.read(first) or [(None, b"")]
         operations = await self._greet(hello)
-        await self._begin_all(operations, others)
-        while (event := await _next(receive)) is not None:
-            await self._begin_all(operations, self._codec.read(event))
+        goes_on = await self._begin_all(operations, others)
+        while goes_on and (event := await _next(receive)) is not None:
+            goes_on = await self._begin_all(operations, self._codec.read(event))
 
     async def _greet(self, hello: Any) -> Operations:
         if not isinstance(hello, frames.Hello):
@@ -236,13 +236,16 @@ class Connection:
 
     # -- working
 
-    async def _begin_all(self, on: Operations, asked: list[Asked]) -> None:
+    async def _begin_all(self, on: Operations, asked: list[Asked]) -> bool:
+        """Whether the client goes on: what comes behind a goodbye is not begun."""
         for frame, data in asked:
             self._begin(on, frame, data)
             if not self._room.is_set():
                 await self._room.wait()
             if isinstance(frame, frames.Goodbye):
                 await asyncio.wait({self._ended})
+                return False
+        return True
 
     def _begin(self, on: Operations, frame: Any, data: bytes | msgspec.Raw) -> None:
         if isinstance(frame, frames.Receive):
