@@ -6,8 +6,8 @@ still held, and repeats what is unanswered: the node knows refs it has answered,
 so nothing happens twice. A request that waits for a lost node longer than `unreachable_s` ends as
 `Unreachable`: its outcome is unknown.
 
-What is asked in one turn of the loop leaves as one message, and what was answered in one turn of the
-node's comes as one.
+Small frames that are asked in one turn of the loop leave as one message, and what was answered in one turn
+of the node's comes as one.
 """
 
 from __future__ import annotations
@@ -183,12 +183,8 @@ class Link:
         request = Request(frame, self._loop.create_future(), patient=patient, now=self._loop.time())
         self._requests[frame.ref] = request
         try:
-            connection = self._connection
-            data = b"" if connection is None else self._data_of(request)
-            if connection is not None and len(data) > BUNDLE_BYTES_MAX:
-                await _send(connection, data)
-            elif data:
-                self._leave(data)
+            if self._connection is not None:
+                await self._send(self._connection, request)
             answer = await request.future
         except asyncio.CancelledError:
             if self._requests.pop(frame.ref, None) is not None and isinstance(frame, Receive):
@@ -211,13 +207,25 @@ class Link:
             self._leave(encode(frame))
 
     def _leave(self, data: bytes) -> None:
-        """Leave a frame to be sent with the next message."""
-        self._waiting.append(data)
-        self._some_wait.set()
+        """Leave a frame, if there is one, to be sent with the next message."""
+        if data:
+            self._waiting.append(data)
+            self._some_wait.set()
 
     def _check(self) -> None:
         if self.failure is not None:
             raise type(self.failure)(self.failure.message, hint=self.failure.hint)
+
+    async def _send(self, connection: ClientConnection, request: Request) -> None:
+        """A large frame at once, a small one with whatever else is asked in this turn."""
+        data = self._data_of(request)
+        if len(data) <= BUNDLE_BYTES_MAX:
+            self._leave(data)
+            return
+        try:
+            await connection.send(data)
+        except ConnectionClosed:
+            return  # it is repeated on the next connection
 
     def _data_of(self, request: Request) -> bytes:
         """A request as it is to be sent now; nothing if the node would not take it."""
@@ -349,8 +357,7 @@ class Link:
         self._waiting.clear()
         self._connection = connection
         for request in self._requests.values():
-            if data := self._data_of(request):
-                self._leave(data)
+            self._leave(self._data_of(request))
         if not self._opened.done():
             self._opened.set_result(None)
         reading = self._loop.create_task(self._read(connection))
@@ -398,7 +405,7 @@ class Link:
             while True:
                 for part in unbundle(await connection.recv(decode=False)):
                     frame = decode_node(part)
-                    if isinstance(frame, Problem) and frame.code in OFFLINE_CODES:
+                    if self._is_offline(frame):
                         await connection.close()
                         return
                     self._hear(frame)
@@ -407,6 +414,10 @@ class Link:
         except msgspec.MsgspecError as error:
             log.warning("%s sent what this version cannot read: %s", self.url, error)
             await connection.close(1007)
+
+    def _is_offline(self, frame: Any) -> bool:
+        """Whether the node says, in answer to something, that it ends."""
+        return isinstance(frame, Problem) and frame.code in OFFLINE_CODES and frame.ref in self._requests
 
     def _hear(self, frame: Any) -> None:
         ref = getattr(frame, "ref", None)
@@ -424,13 +435,6 @@ class Link:
             log.warning("%s says: %s", self.url, frame.detail)
         elif isinstance(frame, GoingAway):
             log.info("%s goes away: %s", self.url, frame.reason)
-
-
-async def _send(connection: ClientConnection, data: bytes) -> None:
-    try:
-        await connection.send(data)
-    except ConnectionClosed:
-        return  # it is repeated on the next connection
 
 
 def _raise_in(future: asyncio.Future[Any], error: MeshError) -> None:
