@@ -36,9 +36,7 @@ def traces(messages: DataFrame) -> DataFrame:
     traced = told.join(threads, ["partition", "thread"], "left").withColumn(
         "trace_id", f.coalesce("own_trace", "thread_trace", "thread")
     )
-    # The hash comes first because sorts compare eight bytes: those of ids of one hour are often the same.
-    trace = Window.partitionBy(f.xxhash64("trace_id"), "trace_id", "partition")
-    order = trace.orderBy("message_sequence", "mailbox")
+    order = Window.partitionBy("partition", "trace_id").orderBy("message_sequence", "mailbox")
     link = (
         f.when(f.col("origin_id").isNotNull(), "edit")
         .when(f.col("redriven_from").isNotNull(), "redrive")
