@@ -245,6 +245,15 @@ def test_what_our_encoder_wrote_is_plainly_sound() -> None:
     assert plainly_sound([msgspec.json.encode(value) for value in values])
 
 
+@pytest.mark.parametrize("flat", [b"{}", b"[]", b"1", b'"x"', b'["[{"]'])
+@pytest.mark.parametrize("place", [0, 40, 99])
+def test_one_text_that_is_too_deep_is_found_among_many_that_are_flat(flat: bytes, place: int) -> None:
+    texts = [flat] * 99
+    for depth in (64, 65):
+        deep = [*texts[:place], b"[" * depth + b"]" * depth, *texts[place:]]
+        assert plainly_sound(deep) == (depth == 64)
+
+
 PIECES = st.lists(
     st.one_of(
         st.sampled_from(
