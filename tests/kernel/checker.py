@@ -1,10 +1,11 @@
-"""What must be true of a live state at any time, counted again the slow way."""
+"""What must be true of a live state at any time, counted again the slow way. Looking ends no parcel."""
 
 from __future__ import annotations
 
 from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry
 from relaymesh.kernel.lane import Lane, lane_order
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.state import State
 
 
@@ -18,7 +19,8 @@ def check(state: State) -> None:
             assert (entry.state == LEASED) == (entry.lease is not None)
             if entry.lease is not None:
                 leases[entry.lease.token] = entry.lease
-                assert entry.lease.entry is entry
+                assert entry.lease.held
+                assert entry.lease.sequence == entry.sequence
                 assert entry.lease.grant.mailbox == mailbox.address
     assert state.leases == leases
     for grant in {id(lease.grant): lease.grant for lease in leases.values()}.values():
@@ -65,12 +67,14 @@ def check_ready(mailbox: Mailbox) -> None:
     """Everything that may go stands among the ready exactly once: nothing is forgotten, nothing doubled."""
     ready = mailbox.ready
     in_heaps = [item for heap in ready._heaps for item in heap]
-    queued = [sequence for queue in ready._queues for sequence in queue]
+    queued: list[int] = []
+    for item in [item for queue in ready._queues for item in queue]:
+        queued += item.sequences if isinstance(item, Parcel) else (item,)
     queued += [sequence for _, sequence, _, lane in in_heaps if lane is None]
-    standing = [mailbox.entries[s] for s in queued if s in mailbox.entries and mailbox.entries[s].queued]
-    apart = [entry for answers in mailbox.expected.values() for entry in answers if entry.state == READY]
-    free = [e for e in mailbox.entries.values() if e.state == READY and e.lane is None and e not in apart]
-    assert sorted(map(id, standing)) == sorted(map(id, free))
+    standing = [s for s in queued if (entry := mailbox.entries.look(s)) is not None and entry.queued]
+    apart = [entry.sequence for answers in mailbox.expected.values() for entry in answers]
+    free = [e.sequence for e in mailbox.entries.values() if e.state == READY and e.lane is None]
+    assert sorted(standing) == sorted(set(free).difference(apart))
     placed = [lane for lane in mailbox.lanes.values() if lane.place is not None]
     for lane in mailbox.lanes.values():
         if lane.runnable:
@@ -78,17 +82,18 @@ def check_ready(mailbox: Mailbox) -> None:
     lanes = [lane for _, _, _, lane in in_heaps]
     assert all(lane in lanes for lane in placed)
     assert ready._gone >= 0
-    assert len(ready) - len(standing) - len(placed) == ready._gone, "what is stale is counted"
+    in_all = len(queued) + len([lane for lane in lanes if lane is not None])
+    assert in_all - len(standing) - len(placed) == ready._gone, "what is stale is counted"
 
 
 def check_timers(state: State) -> None:
     """What has a time to wait for is known to the structure that waits for it."""
     due = [
-        box.entries[sequence]
+        entry
         for when, sequence, _, box in state.due._heap
-        if sequence in box.entries
-        and box.entries[sequence].state == DELAYED
-        and box.entries[sequence].ready_at == when
+        if (entry := box.entries.look(sequence)) is not None
+        and entry.state == DELAYED
+        and entry.ready_at == when
     ]
     delayed = [e for box in state.mailboxes.values() for e in box.entries.values() if e.state == DELAYED]
     assert set(map(id, due)) == set(map(id, delayed))

@@ -60,13 +60,12 @@ def _lease(lease: Lease | None) -> tuple[object, ...]:
     if lease is None:
         return ()
     grant = lease.grant
-    return lease.token, lease.attempt, lease.entry.sequence, grant.mailbox, grant.holder, grant.remote
+    return lease.token, lease.attempt, lease.sequence, grant.mailbox, grant.holder, grant.remote
 
 
 def admitted(state: State) -> dict[tuple[str, str], Seen | tuple[str, int]]:
     """Every id the state answers for; a live one may have forgotten some that a replay remembers."""
     return {
-        (target, id): found if isinstance(found, Seen) else ("pending", found.sequence)
-        for target, known in state.admitted._by_target.items()
-        for id, found in known.items()
+        (target, id): found if isinstance(found, Seen) else ("pending", found)
+        for target, id, found in state.admitted
     }

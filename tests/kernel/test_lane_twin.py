@@ -45,7 +45,8 @@ class LaneAndTwin(RuleBasedStateMachine):
             entry = self.lane.take()
             assert entry is self.waiting.pop(0)
             entry.state = LEASED
-            entry.lease = Lease(len(self.out) + self.sequence * 100, entry, entry.envelope, 1, 0, grant)
+            token = len(self.out) + self.sequence * 100
+            entry.lease = Lease(token, entry, entry.envelope, 1, 0, grant, entry.sequence)
             self.lane.send_out(entry.lease)
             self.out.append(entry)
 

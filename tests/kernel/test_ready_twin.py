@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from relaymesh.kernel.entry import DELAYED, Entry
 from relaymesh.kernel.lane import Lane
+from relaymesh.kernel.parcel import Entries, Parcel, sequences_of
 from relaymesh.kernel.schedule import Ready
 from relaymesh.kernel.settings import MailboxSettings
 from tests.kernel.driver import letter
@@ -69,6 +70,13 @@ class Twin:
         return found[0]
 
 
+def same(item: Entry | Lane | None, other: Entry | Lane | None) -> bool:
+    """Of a message in a parcel the twin has another entry."""
+    if isinstance(item, Entry) and isinstance(other, Entry):
+        return item.sequence == other.sequence
+    return item is other
+
+
 class ReadyAndTwin(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +87,7 @@ class ReadyAndTwin(RuleBasedStateMachine):
 
     @initialize(schedule=st.sampled_from(["weighted", "strict", "fifo"]), high_max=st.integers(1, 3))
     def begin(self, schedule: Any, high_max: int) -> None:
-        self.entries: dict[int, Entry] = {}
+        self.entries = Entries()
         chosen = MailboxSettings(schedule=schedule, max_consecutive_high=high_max)
         self.ready = Ready(chosen, self.entries)
         self.twin = Twin(schedule, high_max)
@@ -104,17 +112,41 @@ class ReadyAndTwin(RuleBasedStateMachine):
         self.ready.push_all(entries)
         self.twin.items += entries
 
+    @rule(priority=st.integers(1, 5), count=st.integers(2, 12))
+    def push_parcel(self, priority: int, count: int) -> None:
+        envelopes = [letter(priority=priority) for _ in range(count)]
+        parcel = Parcel(self.entries, self.sequence + 1, self.now, envelopes, admitted=True)
+        self.sequence += count
+        self.entries.enter(parcel)
+        self.ready.push_parcel(parcel)
+        self.twin.items += [parcel.look(sequence) for sequence in parcel.sequences]
+
     @rule(priority=st.integers(1, 5), count=st.integers(1, 30), limit=st.integers(1, 30))
     def push_and_pop_many_of_one_priority(self, priority: int, count: int, limit: int) -> None:
         self.push_all([priority] * count)
-        self.pop_entries(limit)
+        self.pop_parts(limit)
+
+    @rule(priority=st.integers(1, 5), count=st.integers(2, 30), limit=st.integers(1, 30))
+    def push_parcels_and_pop_many(self, priority: int, count: int, limit: int) -> None:
+        self.push_parcel(priority, count)
+        self.push_parcel(priority, 2)
+        self.pop_parts(limit)
 
     @rule(limit=st.integers(1, 20))
-    def pop_entries(self, limit: int) -> None:
+    def pop_parts(self, limit: int) -> None:
         """As many calls of `pop` would have given, or none at all."""
-        for entry in self.ready.pop_entries(limit):
-            assert entry is self.twin.pop()
-            self.out.append(entry)
+        popped = sequences_of(self.ready.pop_parts(limit))
+        assert len(popped) <= limit
+        for sequence in popped:
+            assert same(self.entries[sequence], self.twin.pop())
+            self.out.append(self.entries[sequence])
+
+    @precondition(lambda self: self.standing())
+    @rule(data=st.data())
+    def look_at_one(self, data: st.DataObject) -> None:
+        """The entry of one message of a parcel ends the parcel, and nothing else."""
+        entry = data.draw(st.sampled_from(self.standing()))
+        assert self.entries[entry.sequence].queued
 
     @rule(priorities=st.lists(st.integers(1, 5), min_size=1, max_size=4))
     def push_lane(self, priorities: list[int]) -> None:
@@ -129,7 +161,7 @@ class ReadyAndTwin(RuleBasedStateMachine):
     def pop(self, count: int) -> None:
         for _ in range(count):
             item = self.ready.pop()
-            assert item is self.twin.pop()
+            assert same(item, self.twin.pop())
             if isinstance(item, Lane):
                 item.take()
                 if item.waiting:
@@ -151,6 +183,7 @@ class ReadyAndTwin(RuleBasedStateMachine):
     @rule(data=st.data(), count=st.integers(1, 5))
     def settle(self, data: st.DataObject, count: int) -> None:
         for entry in data.draw(st.permutations(self.standing()))[:count]:
+            assert self.entries[entry.sequence].queued
             del self.entries[entry.sequence]
             self.ready.gone(1)
             self.twin.items.remove(entry)
@@ -163,10 +196,12 @@ class ReadyAndTwin(RuleBasedStateMachine):
     def reprioritise(self, data: st.DataObject, priority: int) -> None:
         moved = data.draw(st.lists(st.sampled_from(self.standing()), unique_by=id, min_size=1))
         for entry in moved:
-            entry.queued, entry.priority = 0, priority
+            entry.priority = priority
+            own = self.entries[entry.sequence]
+            own.queued, own.priority = 0, priority
         self.ready.sweep()
         for entry in moved:
-            self.ready.push(entry)
+            self.ready.push(self.entries[entry.sequence])
 
     @invariant()
     def nothing_stale_piles_up(self) -> None:
@@ -180,7 +215,7 @@ TestReadyAndTwin = ReadyAndTwin.TestCase
 
 
 def test_settled_entries_nobody_receives_are_swept_out() -> None:
-    entries: dict[int, Entry] = {}
+    entries = Entries()
     ready = Ready(MailboxSettings(), entries)
     for i in range(10_000):
         entries[i] = Entry(letter(), i, i, i, i, 0, 3)
@@ -195,10 +230,12 @@ def test_a_batch_of_one_priority_costs_the_credits_of_its_entries_one_by_one(pri
     for count in range(30):
         orders = []
         for batched in (True, False):
-            entries = {i: Entry(letter(), i, i, i, i, 0, priority) for i in range(40)}
+            entries = Entries()
+            for i in range(40):
+                entries[i] = Entry(letter(), i, i, i, i, 0, priority)
             ready = Ready(MailboxSettings(), entries)
             ready.push_all(list(entries.values()))
-            taken = ready.pop_entries(count) if batched else [ready.pop() for _ in range(count)]
+            taken = ready.pop_parts(count) if batched else [ready.pop() for _ in range(count)]
             assert taken == [entries[i] for i in range(count)]
             for i in range(40, 100):
                 entries[i] = Entry(letter(), i, i, i, i, 0, i % 5 + 1)

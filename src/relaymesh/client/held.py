@@ -49,7 +49,7 @@ class HeldLeases:
             tokens, sequences, attempts, deadlines, envelopes, strict=True
         ):
             entry = Entry(envelope, sequence, 0, 0, 0, 0, envelope.priority, LEASED, attempt)
-            lease = Lease(token, entry, envelope, attempt, deadline, grant)
+            lease = Lease(token, entry, envelope, attempt, deadline, grant, sequence)
             if not settled:
                 entry.lease = lease
                 held[token] = lease
@@ -94,5 +94,5 @@ def _join_lanes(leases: list[Lease], lanes: Sequence[int]) -> None:
             if lane is None:
                 lane = made[number] = Lane(str(number))
             lease.entry.lane = lane
-            if lease.entry.lease is lease:
+            if lease.held:
                 lane.run[lease.token] = lease

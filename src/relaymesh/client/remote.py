@@ -94,9 +94,7 @@ class RemoteSession:
         if not stale or not repeated:
             return list(stale)
         known = [lease for token in stale if (lease := self._held.get(token)) is not None]
-        asked = [
-            (lease.grant.mailbox, lease.entry.sequence, lease.attempt, lease.deadline) for lease in known
-        ]
+        asked = [(lease.grant.mailbox, lease.sequence, lease.attempt, lease.deadline) for lease in known]
         ended = await self._ended(asked) if asked else []
         ours = {lease.token for lease, by_us in zip(known, ended, strict=True) if by_us}
         return [token for token in stale if token not in ours]

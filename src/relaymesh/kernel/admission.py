@@ -12,7 +12,8 @@ import msgspec
 from relaymesh.errors import Conflict, MailboxFull
 from relaymesh.kernel.commands import Publish, Send
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.dedup import WINDOW_MS, Seen, digest_of
+from relaymesh.kernel.dedup import WINDOW_MS, Seen, SeenParcel, digest_of
+from relaymesh.kernel.dedup import Known as Found
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.exits import bury
@@ -104,7 +105,7 @@ def _unknown_only(
     new: list[Envelope] = []
     for i, envelope in enumerate(envelopes, position):
         id = envelope.id
-        found = seen.get(id)
+        found = _what_is_left(decision, target, id, seen.get(id))
         if found is None and known is not None:
             found = known.get((target, id))
         if found is not None and not _forgotten(found, decision.now):
@@ -118,6 +119,13 @@ def _unknown_only(
         else:
             prior[i] = first[1]
     return new
+
+
+def _what_is_left(decision: Decision, target: str, id: str, found: Found | None) -> Entry | Seen | None:
+    """Of a message that was admitted under this id: its entry, or its traces."""
+    if isinstance(found, int):
+        return decision.state.mailboxes[target].entries.look(found)
+    return found[id] if isinstance(found, SeenParcel) else found
 
 
 def _forgotten(found: Entry | Seen, now: int) -> bool:

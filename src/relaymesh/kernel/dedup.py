@@ -1,24 +1,28 @@
 """Dedup at admission: the same id to the same target within the window is the same message.
 
-While a message is unsettled its entry answers for it, content and all. Once settled, a `Seen`
-of some 100 bytes stays in its place for the window (24 h). The newest of them are kept in
-memory; older ones may be forgotten here once the store has them, and then the shell looks an
-id up in the store before the step. `horizon` says which ids need that: everything accepted
-after it is still in memory, so an id made after it cannot be known to the store alone.
+While a message is unsettled its id leads to its sequence, and its entry answers for it, content and
+all. Once settled, a `Seen` of some 100 bytes stays in its place for the window (24 h), or one `SeenParcel`
+for all that were settled together. The newest of them are kept in memory; older ones may be forgotten
+here once the store has them, and then the shell looks an id up in the store before the step.
+`horizon` says which ids need that: everything accepted after it is still in memory, so an id made after
+it cannot be known to the store alone.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 import xxhash
 
 from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.parcel import Parcel
 
 WINDOW_MS = 86_400_000
 REMEMBERED_MAX = 100_000
+DIGEST_SIZE = 16
 
 
 digest_of: Callable[[bytes], bytes] = xxhash.xxh3_128_digest
@@ -35,20 +39,62 @@ class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False):
     due: int = 0
 
 
+class SeenParcel:
+    """What is left of a parcel of admitted messages."""
+
+    __slots__ = ("_digests", "at", "first", "ids")
+
+    def __init__(self, parcel: Parcel) -> None:
+        self.first = parcel.first
+        self.at = parcel.accepted_at
+        self.ids = [envelope.id for envelope in parcel.envelopes]
+        self._digests = b"".join([digest_of(envelope.content) for envelope in parcel.envelopes])
+
+    @property
+    def sequence(self) -> int:
+        """Of the last of them."""
+        return self.first + len(self.ids) - 1
+
+    def seen(self) -> Iterator[Seen]:
+        """Each of them, in the order of `ids`."""
+        for i in range(len(self.ids)):
+            digest = self._digests[DIGEST_SIZE * i : DIGEST_SIZE * (i + 1)]
+            yield Seen(self.first + i, self.at, digest, 1, self.at)
+
+    def __getitem__(self, id: str) -> Seen:
+        return next(islice(self.seen(), self.ids.index(id), None))
+
+
+Known = int | Seen | SeenParcel
+"""What an id leads to: the sequence of a message that is unsettled, or what is left of it."""
+
+
 class Admitted:
     """Every id admitted within the window, by target (a mailbox or a topic)."""
 
-    __slots__ = ("_by_target", "_order", "horizon", "remembered_max", "stored_through")
+    __slots__ = ("_by_target", "_order", "_remembered", "horizon", "remembered_max", "stored_through")
 
     def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
-        self._by_target: dict[str, dict[str, Entry | Seen]] = {}
-        self._order: deque[tuple[Seen, str, str]] = deque()
+        self._by_target: dict[str, dict[str, Known]] = {}
+        self._order: deque[tuple[str, Sequence[str], Seen | SeenParcel]] = deque()
+        """Target, ids, and what they lead to, in the order in which they were settled."""
+        self._remembered = 0
         self.horizon = -1
         self.remembered_max = remembered_max
         self.stored_through = 0
         """While replaying: what was settled below this sequence is in the store, and not remembered here."""
 
-    def of(self, target: str) -> dict[str, Entry | Seen]:
+    def __len__(self) -> int:
+        """How many settled ids are remembered."""
+        return self._remembered
+
+    def __iter__(self) -> Iterator[tuple[str, str, int | Seen]]:
+        """Target and id of every message that is known, and its sequence or what is left of it."""
+        for target, known in self._by_target.items():
+            for id, found in known.items():
+                yield target, id, found[id] if isinstance(found, SeenParcel) else found
+
+    def of(self, target: str) -> dict[str, Known]:
         """The ids of one target, to be read and added to in a loop."""
         known = self._by_target.get(target)
         if known is None:
@@ -58,7 +104,6 @@ class Admitted:
     def settle(self, target: str, entries: list[Entry]) -> None:
         """The entries are gone; their ids stay."""
         known = self.of(target)
-        order = self._order
         stored_through = self.stored_through
         for entry in entries:
             envelope, at = entry.envelope, entry.accepted_at
@@ -68,35 +113,55 @@ class Admitted:
                 self.horizon = max(self.horizon, at)
                 continue
             due = at + delay if delay > 0 else at
-            seen = known[id] = Seen(entry.sequence, at, digest_of(envelope.content), 1, due)
-            order.append((seen, target, id))
+            self.remember(target, id, Seen(entry.sequence, at, digest_of(envelope.content), 1, due))
+
+    def settle_parcel(self, target: str, parcel: Parcel) -> None:
+        """`settle` for all of a parcel."""
+        known = self.of(target)
+        if parcel.first < self.stored_through:
+            # The store takes records whole, and a parcel is never more than one record accepted.
+            for envelope in parcel.envelopes:
+                del known[envelope.id]
+            self.horizon = max(self.horizon, parcel.accepted_at)
+            return
+        seen = SeenParcel(parcel)
+        known.update(dict.fromkeys(seen.ids, seen))
+        self._order.append((target, seen.ids, seen))
+        self._remembered += parcel.count
 
     def remember(self, target: str, id: str, seen: Seen) -> None:
         self.of(target)[id] = seen
-        self._order.append((seen, target, id))
+        self._order.append((target, (id,), seen))
+        self._remembered += 1
 
     def forget(self, stored_through: int, now: int) -> None:
-        """Drop what is past the window, and what the store has beyond the newest `remembered_max`."""
+        """Drop what is past the window, and what the store has while more than `remembered_max` are left.
+
+        A parcel goes whole.
+        """
         order = self._order
         while order:
-            seen, target, id = order[0]
+            target, ids, seen = order[0]
             expired = seen.at + WINDOW_MS <= now
-            if not expired and (len(order) <= self.remembered_max or seen.sequence >= stored_through):
+            few = self._remembered <= self.remembered_max
+            if not expired and (few or seen.sequence >= stored_through):
                 return
             order.popleft()
+            self._remembered -= len(ids)
             if not expired:
                 self.horizon = max(self.horizon, seen.at)
             known = self._by_target[target]
-            if known.get(id) is seen:
-                del known[id]
-                if not known:
-                    del self._by_target[target]
+            for id in ids:
+                if known.get(id) is seen:
+                    del known[id]
+            if not known:
+                del self._by_target[target]
 
     def remembered(self) -> list[tuple[str, str, Seen]]:
         """Settled ids, but for those admitted again, in the order they were settled: for a checkpoint."""
-        by_target = self._by_target
-        return [
-            (target, id, seen)
-            for seen, target, id in self._order
-            if by_target.get(target, {}).get(id) is seen
-        ]
+        found: list[tuple[str, str, Seen]] = []
+        for target, ids, seen in self._order:
+            known = self._by_target.get(target, {})
+            each = [seen] if isinstance(seen, Seen) else seen.seen()
+            found += [(target, id, one) for id, one in zip(ids, each, strict=True) if known.get(id) is seen]
+        return found

@@ -9,6 +9,7 @@ from relaymesh.kernel.entry import READY, Entry, Lease
 from relaymesh.kernel.exits import bury, finish
 from relaymesh.kernel.gate import allowance, note_success, went_out
 from relaymesh.kernel.mailbox import Mailbox, Waiter
+from relaymesh.kernel.parcel import Parcel, sequences_of
 from relaymesh.kernel.records import Granted
 from relaymesh.kernel.step import Delivered
 
@@ -67,10 +68,10 @@ def send_away(decision: Decision, mailbox: Mailbox) -> None:
 
 
 def _serve(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> bool:
-    entries = _choose(decision, mailbox, waiter)
-    if not entries:
+    parts = _choose(decision, mailbox, waiter)
+    if not parts:
         return False
-    leases, synced = _grant(decision, mailbox, waiter, entries)
+    leases, synced = _grant(decision, mailbox, waiter, parts)
     step = decision.step
     if step.delivered is None:
         step.delivered = []
@@ -78,21 +79,21 @@ def _serve(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> bool:
     return True
 
 
-def _choose(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> list[Entry]:
+def _choose(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> list[Entry | Parcel]:
     """What this waiter gets. What has expired, or was done already, is settled on the way."""
     while True:
         picked, expired = _pick(decision, mailbox, waiter)
         if expired:
             bury(decision, mailbox, expired, "ttl_expired")
-        done = [entry for entry in picked if entry.completed]
+        done = [part for part in picked if part.completed]
         if done:
             finish(decision, mailbox.address, done)
-            picked = [entry for entry in picked if not entry.completed]
+            picked = [part for part in picked if not part.completed]
         if picked or not (expired or done):
             return picked
 
 
-def _pick(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> tuple[list[Entry], list[Entry]]:
+def _pick(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> tuple[list[Entry | Parcel], list[Entry]]:
     if waiter.correlation_id is None:
         most = allowance(decision, mailbox, waiter.max) if mailbox.gated else waiter.max
         return mailbox.pick(decision.now, most) if most else ([], [])
@@ -104,14 +105,14 @@ def _pick(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> tuple[list[En
 
 
 def _grant(
-    decision: Decision, mailbox: Mailbox, waiter: Waiter, entries: list[Entry]
+    decision: Decision, mailbox: Mailbox, waiter: Waiter, parts: list[Entry | Parcel]
 ) -> tuple[list[Lease], int]:
-    """Lease the entries to the waiter. Answers the leases and what must be synced before they leave."""
+    """Lease these to the waiter. Answers the leases and what must be synced before they leave."""
     state = decision.state
-    sequences = [entry.sequence for entry in entries]
+    sequences = sequences_of(parts)
     leases: list[Lease] = decision.emit(
         Granted(
-            len(entries),
+            len(sequences),
             decision.now,
             mailbox.address,
             waiter.holder,
@@ -124,12 +125,12 @@ def _grant(
     if mailbox.gated and waiter.correlation_id is None:
         went_out(mailbox, leases)
     if mailbox.settings.delivery_semantics == "at_most_once":
-        note_success(decision, mailbox, entries)
-        finish(decision, mailbox.address, entries)
+        note_success(decision, mailbox, parts)
+        finish(decision, mailbox.address, parts)
         for lease in leases:  # one grant for each length of lease
             lease.grant.settled = True
         return leases, state.sequence
-    return leases, max([entry.ready_sequence for entry in entries]) + 1
+    return leases, max([part.ready_sequence for part in parts]) + 1
 
 
 def expect(decision: Decision, command: Expect) -> None:

@@ -16,6 +16,7 @@ from relaymesh.kernel.records import Failure
 
 if TYPE_CHECKING:
     from relaymesh.kernel.lane import Lane
+    from relaymesh.kernel.parcel import Parcel
 
 DELAYED, READY, LEASED, SETTLED = range(4)
 STATE_NAMES = ("delayed", "ready", "leased", "settled")
@@ -83,14 +84,30 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
 
 class Lease(msgspec.Struct, gc=False, eq=False):
-    """One delivery: who may settle an entry, and until when. Also what the receiver is handed."""
+    """One delivery: who may settle a message, and until when. Also what the receiver is handed."""
 
     token: int
-    entry: Entry
+    place: Entry | Parcel
+    """Where the message is. Read it anywhere; `entry` belongs to the kernel."""
     envelope: Envelope
     attempt: int
     deadline: int
     grant: Grant
+    sequence: int
+
+    @property
+    def entry(self) -> Entry:
+        """The message's own entry: the parcel it is in is unpacked."""
+        if not isinstance(self.place, Entry):
+            self.place.unpack()
+        assert isinstance(self.place, Entry)
+        return self.place
+
+    @property
+    def held(self) -> bool:
+        """Whether it is neither settled nor given back."""
+        place = self.place
+        return place.lease is self if isinstance(place, Entry) else place.leased
 
 
 class Grant(msgspec.Struct, gc=False, eq=False):

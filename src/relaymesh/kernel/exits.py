@@ -13,6 +13,7 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.leases import give_back
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.moment import iso
+from relaymesh.kernel.parcel import Parcel, sequences_of
 from relaymesh.kernel.records import Accepted, Acked, DeadLettered, Dropped, Failure
 from relaymesh.kernel.step import Ended
 
@@ -48,11 +49,14 @@ def bury(
         refused(decision, mailbox.address, entry, failure, "dead_letter", alert)
 
 
-def finish(decision: Decision, address: str, entries: list[Entry]) -> None:
-    """Settle entries as done, and tell senders that asked to be told."""
-    decision.emit(Acked(len(entries), decision.now, address, [entry.sequence for entry in entries]))
+def finish(decision: Decision, address: str, parts: Sequence[Entry | Parcel]) -> None:
+    """Settle leased messages as done, and tell senders that asked to be told."""
+    sequences = sequences_of(parts)
+    decision.emit(Acked(len(sequences), decision.now, address, sequences))
     decision.step.freed = True
-    for entry in entries:
+    for entry in parts:
+        if isinstance(entry, Parcel):
+            continue  # first attempts, and nobody asked
         if entry.attempts > 1:
             id = entry.envelope.id
             decision.ended(Ended(address, id, entry.attempts, "", False, "success"))

@@ -10,10 +10,13 @@ whoever asked, not pushed at a receiver.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relaymesh.kernel.commands import SetBreaker
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.parcel import Parcel, entries_of, sequences_of
 from relaymesh.kernel.step import BreakerMoved
 
 # -- holding back -----------------------------------------------------------------------------
@@ -57,10 +60,14 @@ def wake(decision: Decision, mailbox: Mailbox) -> None:
 # -- outcomes ---------------------------------------------------------------------------------
 
 
-def note_success(decision: Decision, mailbox: Mailbox, entries: list[Entry]) -> None:
-    """The receiver has dealt with leased entries, for good or ill: it is well. Call it before they settle."""
+def note_success(decision: Decision, mailbox: Mailbox, parts: Sequence[Entry | Parcel]) -> None:
+    """The receiver has dealt with these, for good or ill: it is well. Call it before they settle."""
     breaker = mailbox.breaker
     expected = mailbox.expected
+    if breaker.state == "closed" and not expected:
+        breaker.succeeded(decision.now, len(sequences_of(parts)))
+        return
+    entries = entries_of(parts, mailbox.entries)
     if expected:
         entries = [entry for entry in entries if entry.envelope.correlation_id not in expected]
     if breaker.state == "closed":

@@ -53,7 +53,7 @@ def release(decision: Decision, command: Release) -> None:
 
 def give_back(decision: Decision, address: str, leases: list[Lease]) -> None:
     """Return deliveries as if they had never been granted. One that ended meanwhile is left alone."""
-    entries = [lease.entry for lease in dict.fromkeys(leases) if lease.entry.lease is lease]
+    entries = [lease.entry for lease in dict.fromkeys(leases) if lease.held]
     if entries:
         sequences = [entry.sequence for entry in entries]
         due = [entry.ready_at for entry in entries]

@@ -131,7 +131,7 @@ def let_time_pass(decision: Decision) -> None:
             _arrive(decision, mailbox, entry)
     if state.lease_clock.next <= now and state.reclaim_at <= now:
         for lease in state.lease_clock.pop_expired(now):
-            if lease.entry.lease is lease:
+            if lease.held:
                 expire_lease(decision, lease)
     if state.expiry.next <= now:
         for mailbox, entries in state.expiry.pop_expired(now):

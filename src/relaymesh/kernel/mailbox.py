@@ -11,6 +11,7 @@ from relaymesh.kernel.breaker import Breaker
 from relaymesh.kernel.entry import DELAYED, READY, Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
+from relaymesh.kernel.parcel import Entries, Parcel, entries_of
 from relaymesh.kernel.rate import rate_of
 from relaymesh.kernel.schedule import Ready
 from relaymesh.kernel.settings import MailboxSettings
@@ -72,7 +73,7 @@ class Mailbox:
     def __init__(self, address: str, settings: MailboxSettings) -> None:
         self.address = address
         self.settings = settings
-        self.entries: dict[int, Entry] = {}
+        self.entries = Entries()
         self.bytes = 0
         self.by_priority = [0] * 6
         self.leased = 0
@@ -114,6 +115,11 @@ class Mailbox:
         return (
             len(self.entries) + messages <= settings.capacity and self.bytes + size <= settings.capacity_bytes
         )
+
+    @property
+    def takes_parcels(self) -> bool:
+        """Whether messages that come together may stand as one: nobody may take one of them out of line."""
+        return not self.settings.ordered and not self.expected
 
     # -- lanes --------------------------------------------------------------------------------
 
@@ -207,6 +213,7 @@ class Mailbox:
     def rebuild(self) -> None:
         """Lanes and ready queues from the entries alone: after a replay, or for another schedule."""
         starved = self.ready.low_starvation_count
+        self.entries.unpack()
         self.ready = Ready(self.settings, self.entries)
         self.ready.low_starvation_count = starved
         self.lanes = {}
@@ -236,20 +243,32 @@ class Mailbox:
 
     # -- deliveries ---------------------------------------------------------------------------
 
-    def pick(self, now: int, limit: int) -> tuple[list[Entry], list[Entry]]:
-        """Up to `limit` entries to deliver, in order, and those met on the way that have expired.
+    def pick(self, now: int, limit: int) -> tuple[list[Entry | Parcel], list[Entry]]:
+        """Up to `limit` messages to deliver, in order, and those met on the way that have expired.
 
         A lane gives one entry and competes again for its next, so a run may grow to `limit`. Where a
         dead letter halts its lane, nothing is picked beyond one of a lane that has expired.
         """
         ready = self.ready
         expired: list[Entry] = []
-        picked: list[Entry] = []
-        for entry in ready.pop_entries(limit):
-            ttl = entry.envelope.ttl_ms
-            (picked if not ttl or entry.due_at + ttl > now else expired).append(entry)
+        picked: list[Entry | Parcel] = []
+        count = 0
+        for part in ready.pop_parts(limit):
+            if isinstance(part, Parcel):
+                if not part.ttl_ms or part.accepted_at + part.ttl_ms > now:
+                    picked.append(part)
+                    count += part.count
+                else:
+                    expired += entries_of([part], self.entries)
+                continue
+            ttl = part.envelope.ttl_ms
+            if not ttl or part.due_at + ttl > now:
+                picked.append(part)
+                count += 1
+            else:
+                expired.append(part)
         halting = self.settings.halt_on_dead_letter
-        while len(picked) < limit:
+        while count < limit:
             item = ready.pop()
             if item is None:
                 break
@@ -262,6 +281,7 @@ class Mailbox:
             ttl = entry.envelope.ttl_ms
             if not ttl or entry.due_at + ttl > now:
                 picked.append(entry)
+                count += 1
             else:
                 expired.append(entry)
                 if halting and entry.lane is not None:

@@ -1,6 +1,6 @@
 """Which ready item goes first: five queues, and a rule for choosing among them.
 
-Items are entries without a lane, and lanes whose head may go. Within a priority they go by
+Items are parcels, entries without a lane, and lanes whose head may go. Within a priority they go by
 (ready time, sequence), a lane by those of its head. Entries nearly always become ready in that
 order, so a queue is enough for them; lanes, and the few entries that come out of order
 (released, given another priority), stand in a heap beside it.
@@ -13,10 +13,12 @@ such items outnumber the others, all are swept out.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.lane import Lane
+from relaymesh.kernel.parcel import Entries, Parcel
 from relaymesh.kernel.settings import MailboxSettings
 
 Item = Entry | Lane
@@ -49,10 +51,11 @@ class Ready:
         "low_starvation_count",
     )
 
-    def __init__(self, settings: MailboxSettings, entries: dict[int, Entry]) -> None:
+    def __init__(self, settings: MailboxSettings, entries: Entries) -> None:
         self._entries = entries
         """The mailbox's own: what is not there is settled."""
-        self._queues: list[deque[int]] = [deque() for _ in range(6)]
+        self._queues: list[deque[int | Parcel]] = [deque() for _ in range(6)]
+        """Sequences of entries, and parcels. A parcel that was unpacked stands for its sequences."""
         self._last = [(0, 0)] * 6
         """Ready time and sequence of the last that was put at the end of each queue."""
         self._heaps: list[list[Standing]] = [[] for _ in range(6)]
@@ -82,6 +85,13 @@ class Ready:
         else:
             queue.append(entry.sequence)
             self._last[priority] = place
+
+    def push_parcel(self, parcel: Parcel) -> None:
+        """A new parcel: nothing that stands here became ready later."""
+        priority = FIFO_QUEUE if self._fifo else parcel.priority
+        parcel.queued = priority
+        self._queues[priority].append(parcel)
+        self._last[priority] = (parcel.accepted_at, parcel.ready_sequence)
 
     def push_all(self, entries: list[Entry]) -> None:
         """Entries that became ready together, in order: only the first in a queue can be out of order."""
@@ -122,12 +132,19 @@ class Ready:
         for priority in range(1, 6):
             queue = self._queues[priority]
             if queue:
-                self._queues[priority] = deque(
-                    [sequence for sequence in queue if self._entry(sequence, priority)]
-                )
+                self._queues[priority] = deque(self._standing(queue, priority))
             heap = [standing for standing in self._heaps[priority] if self._stands(standing, priority)]
             heapify(heap)
             self._heaps[priority] = heap
+
+    def _standing(self, queue: deque[int | Parcel], priority: int) -> Iterator[int | Parcel]:
+        for item in queue:
+            if isinstance(item, Parcel) and not item.unpacked:
+                yield item
+                continue
+            for sequence in item.sequences if isinstance(item, Parcel) else (item,):
+                if self._entry(sequence, priority):
+                    yield sequence
 
     def _entry(self, sequence: int, priority: int) -> Entry | None:
         """The entry, if it is given out when it comes up here."""
@@ -148,8 +165,8 @@ class Ready:
             return self._pop_strict()
         return self._pop_weighted()
 
-    def pop_entries(self, limit: int) -> list[Entry]:
-        """What `pop` would give next, as long as it is entries of one and the same queue; else nothing."""
+    def pop_parts(self, limit: int) -> list[Entry | Parcel]:
+        """What `pop` would give next, as long as it comes from one and the same queue; else nothing."""
         if self._strict or any(self._heaps):
             return []
         busy = [priority for priority in range(1, 6) if self._queues[priority]]
@@ -158,17 +175,30 @@ class Ready:
         priority = busy[0]
         queue = self._queues[priority]
         held = self._entries
-        entries: list[Entry] = []
-        while queue and len(entries) < limit:
-            entry = held.get(queue.popleft())
-            if entry is not None and entry.queued == priority:
-                entry.queued = 0
-                entries.append(entry)
+        parts: list[Entry | Parcel] = []
+        count = 0
+        while queue and count < limit:
+            item = queue.popleft()
+            if isinstance(item, int):
+                entry = held.get(item)
+                if entry is not None and entry.queued == priority:
+                    entry.queued = 0
+                    parts.append(entry)
+                    count += 1
+                else:
+                    self._gone -= 1
+            elif item.unpacked:
+                queue.extendleft(reversed(item.sequences))
             else:
-                self._gone -= 1
+                if item.count > limit - count:
+                    queue.appendleft(item)
+                    item = item.cut(limit - count)
+                item.queued = 0
+                parts.append(item)
+                count += item.count
         if not self._fifo:
-            self._charge(TIER_OF[priority], len(entries))
-        return entries
+            self._charge(TIER_OF[priority], count)
+        return parts
 
     def _charge(self, tier: int, count: int) -> None:
         """The credits after `count` entries of one tier went while the others had none."""
@@ -219,18 +249,32 @@ class Ready:
         heap = self._heaps[priority]
         entries = self._entries
         while True:
-            if heap and (not queue or heap[0][:2] < self._place(queue[0])):
+            first = queue[0] if queue else None
+            if isinstance(first, Parcel):
+                self._unpack_first(queue)
+                continue
+            if heap and (first is None or heap[0][:2] < self._place(first)):
                 item = self._pop_heap(heap, priority)
                 if item is not None:
                     return item
-            elif queue:
-                entry = entries.get(queue.popleft())
+            elif first is not None:
+                queue.popleft()
+                entry = entries.get(first)
                 if entry is not None and entry.queued == priority:
                     entry.queued = 0
                     return entry
                 self._gone -= 1
             else:
                 return None
+
+    @staticmethod
+    def _unpack_first(queue: deque[int | Parcel]) -> None:
+        """One by one: other queues, or a heap, compete with this one."""
+        parcel = queue.popleft()
+        assert isinstance(parcel, Parcel)
+        if not parcel.unpacked:
+            parcel.unpack()
+        queue.extendleft(reversed(parcel.sequences))
 
     def _place(self, sequence: int) -> tuple[int, int]:
         """Before everything when it is settled: then it is skipped first."""

@@ -6,11 +6,12 @@ from relaymesh.kernel.admission import accept
 from relaymesh.kernel.commands import Ack, Complete, Nack, Settle
 from relaymesh.kernel.contract import TIMEOUT, Rule, retry_limit, rule_for
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.entry import Entry, Grant, Lease
+from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.exits import bury, drop, finish, notify
 from relaymesh.kernel.gate import note_failure, note_nothing, note_success
 from relaymesh.kernel.leases import give_back, lease_of
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.parcel import Parcel, entries_of
 from relaymesh.kernel.records import Acked, Completed, Failure, ReturnCause, Returned
 from relaymesh.kernel.retry import backoff_ms
 from relaymesh.kernel.step import Ended, Receipt
@@ -20,24 +21,31 @@ def ack(decision: Decision, command: Ack) -> list[int]:
     """Settle deliveries as done, or as dropped. Answers the tokens that were stale."""
     held = decision.state.leases
     stale: list[int] = []
-    by_mailbox: dict[str, list[Entry]] = {}
-    last: Grant | None = None
-    entries: list[Entry] = []
-    for token in dict.fromkeys(command.tokens):
-        lease = held.get(token)
+    by_mailbox: dict[str, list[Entry | Parcel]] = {}
+    tokens = list(dict.fromkeys(command.tokens))
+    start, end = 0, len(tokens)
+    while start < end:
+        lease = held.get(tokens[start])
         if lease is None:
-            stale.append(token)
+            stale.append(tokens[start])
+            start += 1
             continue
-        if lease.grant is not last:
-            last = lease.grant
-            entries = by_mailbox.setdefault(last.mailbox, [])
-        entries.append(lease.entry)
-    for address, entries in by_mailbox.items():
-        note_success(decision, decision.state.mailboxes[address], entries)
+        parcel = lease.place
+        parts = by_mailbox.setdefault(lease.grant.mailbox, [])
+        if isinstance(parcel, Parcel) and tokens[start : start + parcel.count] == list(parcel.tokens):
+            parts.append(parcel)
+            start += parcel.count
+        else:
+            parts.append(lease.entry)
+            start += 1
+    for address, parts in by_mailbox.items():
+        mailbox = decision.state.mailboxes[address]
+        note_success(decision, mailbox, parts)
         if command.drop:
+            entries = entries_of(parts, mailbox.entries)
             drop(decision, address, entries, Failure(0, decision.now, "dropped"))
         else:
-            finish(decision, address, entries)
+            finish(decision, address, parts)
     decision.after_write()
     return stale
 

@@ -17,6 +17,7 @@ from relaymesh.kernel.dedup import Seen
 from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.mailbox import Counters, Mailbox
+from relaymesh.kernel.parcel import Parcel, sequences_of
 from relaymesh.kernel.records import Failure
 from relaymesh.kernel.registration import Registration
 from relaymesh.kernel.settings import MailboxSettings
@@ -131,24 +132,27 @@ class Snapshot:
             )
             for box in state.mailboxes.values()
         ]
-        self._entries = [(box, list(box.entries.values())) for box in state.mailboxes.values() if box.entries]
+        self._entries = [(box, list(box.entries)) for box in state.mailboxes.values() if box.entries]
         self._seen = state.admitted.remembered()
         self._letters = list(state.letters)
         self._agents = list(state.agents.values())
         state.keep = self._keep
 
-    def _keep(self, mailbox: Mailbox, entry: Entry) -> None:
-        key = mailbox.address, entry.sequence
-        if entry.sequence < self.sequence and key not in self._kept:
-            self._kept[key] = self._piece_of(mailbox, entry)
+    def _keep(self, mailbox: Mailbox, part: Entry | Parcel) -> None:
+        for sequence in sequences_of([part]):
+            key = mailbox.address, sequence
+            if sequence < self.sequence and key not in self._kept:
+                self._kept[key] = self._piece_of(mailbox, sequence)
 
-    def _piece_of(self, mailbox: Mailbox, entry: Entry) -> EntryPiece:
+    def _piece_of(self, mailbox: Mailbox, sequence: int) -> EntryPiece:
+        entry = mailbox.entries.look(sequence)
+        assert entry is not None, "what is settled was kept before"
         lease = entry.lease
         held = None
         if lease is not None:
             grant = lease.grant
             held = Held(lease.token, grant.holder, lease.deadline, grant.remote, grant.length)
-        admitted = self._state.admitted.of(mailbox.address).get(entry.envelope.id) is entry
+        admitted = self._state.admitted.of(mailbox.address).get(entry.envelope.id) == sequence
         return EntryPiece(
             entry.envelope,
             entry.sequence,
@@ -176,10 +180,10 @@ class Snapshot:
     def _pieces(self) -> Iterator[AnyPiece]:
         yield self._head
         yield from self._mailboxes
-        for mailbox, entries in self._entries:
-            for start in range(0, len(entries), PIECE_SIZE):
-                part = entries[start : start + PIECE_SIZE]
-                yield EntriesPiece(mailbox.address, [self._as_it_was(mailbox, entry) for entry in part])
+        for mailbox, sequences in self._entries:
+            for start in range(0, len(sequences), PIECE_SIZE):
+                part = sequences[start : start + PIECE_SIZE]
+                yield EntriesPiece(mailbox.address, [self._as_it_was(mailbox, sequence) for sequence in part])
         for start in range(0, len(self._seen), PIECE_SIZE):
             yield SeenPiece(self._seen[start : start + PIECE_SIZE])
         for start in range(0, len(self._letters), PIECE_SIZE):
@@ -187,9 +191,9 @@ class Snapshot:
         for start in range(0, len(self._agents), PIECE_SIZE):
             yield AgentsPiece(self._agents[start : start + PIECE_SIZE])
 
-    def _as_it_was(self, mailbox: Mailbox, entry: Entry) -> EntryPiece:
-        kept = self._kept.pop((mailbox.address, entry.sequence), None)
-        return self._piece_of(mailbox, entry) if kept is None else kept
+    def _as_it_was(self, mailbox: Mailbox, sequence: int) -> EntryPiece:
+        kept = self._kept.pop((mailbox.address, sequence), None)
+        return self._piece_of(mailbox, sequence) if kept is None else kept
 
     def close(self) -> None:
         """Done, or given up: the state need not keep anything any more."""
@@ -269,7 +273,7 @@ def _restore_entries(
         if entry.state == DELAYED and entry.ready_at == entry.due_at:
             mailbox.delayed += 1
         if piece.admitted:
-            known[entry.envelope.id] = entry
+            known[entry.envelope.id] = entry.sequence
 
 
 def _restore_lease(mailbox: Mailbox, entry: Entry, held: Held, grants: Grants) -> None:
@@ -278,5 +282,7 @@ def _restore_lease(mailbox: Mailbox, entry: Entry, held: Held, grants: Grants) -
     if grant is None:
         grant = grants[key] = Grant(mailbox.address, held.holder, held.deadline, held.length, held.remote)
     entry.state = LEASED
-    entry.lease = Lease(held.token, entry, entry.envelope, entry.attempts, held.deadline, grant)
+    entry.lease = Lease(
+        held.token, entry, entry.envelope, entry.attempts, held.deadline, grant, entry.sequence
+    )
     mailbox.leased += 1

@@ -26,6 +26,7 @@ from relaymesh.kernel.entry import (
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.parcel import Parcel, alike
 from relaymesh.kernel.records import (
     Accepted,
     Acked,
@@ -87,8 +88,8 @@ class State:
         self.wakes = Wakes()
         self.wanted: dict[Mailbox, None] = {}
         """Mailboxes with waiters that may have become servable."""
-        self.keep: Callable[[Mailbox, Entry], None] | None = None
-        """While a snapshot is taken: called with an entry before it changes."""
+        self.keep: Callable[[Mailbox, Entry | Parcel], None] | None = None
+        """While a snapshot is taken: called with an entry, or a parcel, before it changes."""
         self._apply: dict[type, Callable[[Any], Any]] = {
             EpochStarted: self._epoch_started,
             MailboxOpened: self._mailbox_opened,
@@ -128,6 +129,7 @@ class State:
         self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock(self.leases)
         self.wakes = Wakes()
         for mailbox in self.mailboxes.values():
+            mailbox.entries.unpack()
             for entry in mailbox.entries.values():
                 if entry.lease is not None:
                     self._index(entry.lease)
@@ -184,20 +186,11 @@ class State:
     # -- messages come in ---------------------------------------------------------------------
 
     def _accepted(self, record: Accepted) -> None:
-        at = record.at
-        sequence = self.sequence
-        known = self.admitted.of(record.mailbox)
-        entries: list[Entry] = []
-        for envelope in record.envelopes:
-            if envelope.delay_ms > 0:
-                due = at + envelope.delay_ms
-                entry = Entry(envelope, sequence, at, due, due, sequence, envelope.priority, DELAYED)
-            else:
-                entry = Entry(envelope, sequence, at, at, at, sequence, envelope.priority)
-            known[envelope.id] = entry
-            entries.append(entry)
-            sequence += 1
-        self._enter(self.mailboxes[record.mailbox], entries)
+        mailbox, envelopes = self.mailboxes[record.mailbox], record.envelopes
+        first = self.sequence
+        ids = [envelope.id for envelope in envelopes]
+        self.admitted.of(record.mailbox).update(zip(ids, range(first, first + len(ids)), strict=True))
+        self._come_in(mailbox, envelopes, record.at, admitted=True)
 
     def _published(self, record: Published) -> tuple[str, ...]:
         at = record.at
@@ -210,11 +203,7 @@ class State:
             seen = Seen(self.sequence + i, at, digest_of(envelope.content), len(route), due)
             self.admitted.remember(target, envelope.id, seen)
         for address in route:
-            entries = [
-                self._new_entry(envelope, self.sequence + i, at)
-                for i, envelope in enumerate(record.envelopes)
-            ]
-            self._enter(self.mailboxes[address], entries)
+            self._come_in(self.mailboxes[address], record.envelopes, at, admitted=False)
         return route
 
     def _redriven(self, record: Redriven) -> int:
@@ -230,10 +219,34 @@ class State:
         self._enter(mailbox, [entry])
         return entry.redrives
 
-    def _new_entry(self, envelope: Envelope, sequence: int, at: int) -> Entry:
-        due = at + max(0, envelope.delay_ms)
-        state = DELAYED if due > at else READY
-        return Entry(envelope, sequence, at, due, due, sequence, envelope.priority, state)
+    def _come_in(self, mailbox: Mailbox, envelopes: list[Envelope], at: int, *, admitted: bool) -> None:
+        """New messages, sequences from here on, into one mailbox: as a parcel if they may be one."""
+        sequence = self.sequence
+        if mailbox.takes_parcels and alike(envelopes):
+            self._enter_parcel(
+                mailbox, Parcel(mailbox.entries, sequence, at, list(envelopes), admitted=admitted)
+            )
+            return
+        entries: list[Entry] = []
+        for envelope in envelopes:
+            if envelope.delay_ms > 0:
+                due = at + envelope.delay_ms
+                entry = Entry(envelope, sequence, at, due, due, sequence, envelope.priority, DELAYED)
+            else:
+                entry = Entry(envelope, sequence, at, at, at, sequence, envelope.priority)
+            entries.append(entry)
+            sequence += 1
+        self._enter(mailbox, entries)
+
+    def _enter_parcel(self, mailbox: Mailbox, parcel: Parcel) -> None:
+        mailbox.counters.accepted += parcel.count
+        mailbox.entries.enter(parcel)
+        mailbox.bytes += parcel.bytes
+        mailbox.by_priority[parcel.priority] += parcel.count
+        if self.live:
+            mailbox.ready.push_parcel(parcel)
+            self.want(mailbox)
+            self.expiry.add_parcel(mailbox, parcel)
 
     def _enter(self, mailbox: Mailbox, entries: list[Entry]) -> None:
         """New entries, in order, into one mailbox."""
@@ -276,26 +289,35 @@ class State:
 
     def _granted(self, record: Granted) -> list[Lease]:
         mailbox = self.mailboxes[record.mailbox]
-        entries = mailbox.entries
         token = record.token
         keep, live, held = self.keep, self.live, self.leases
         grants: dict[int, Grant] = {}
         leases: list[Lease] = []
-        for sequence in record.sequences:
-            entry = entries[sequence]
+        for part in mailbox.entries.ready_parts(record.sequences):
             if keep is not None:
-                keep(mailbox, entry)
-            if entry.state == DELAYED:
-                self._fall_due(mailbox, entry)
-            length = record.lease_ms or mailbox.settings.lease_for(entry.priority)
+                keep(mailbox, part)
+            length = record.lease_ms or mailbox.settings.lease_for(part.priority)
             grant = grants.get(length)
             if grant is None:
                 grant = grants[length] = Grant(
                     record.mailbox, record.holder, record.at + length, length, record.remote
                 )
+            if isinstance(part, Parcel):
+                part.lend(token, grant)
+                if live:
+                    leases += part.leases
+                    held.update(zip(part.tokens, part.leases, strict=True))
+                    grant.tokens += part.tokens
+                token += part.count
+                continue
+            entry = part
+            if entry.state == DELAYED:
+                self._fall_due(mailbox, entry)
             entry.attempts += 1
             entry.state = LEASED
-            entry.lease = lease = Lease(token, entry, entry.envelope, entry.attempts, grant.deadline, grant)
+            entry.lease = lease = Lease(
+                token, entry, entry.envelope, entry.attempts, grant.deadline, grant, entry.sequence
+            )
             leases.append(lease)
             if live:
                 held[token] = lease
@@ -304,8 +326,8 @@ class State:
                     entry.lane.send_out(lease)
             token += 1
         self.next_token = token
-        mailbox.leased += len(leases)
-        mailbox.counters.delivered += len(leases)
+        mailbox.leased += record.count
+        mailbox.counters.delivered += record.count
         if live:
             for grant in grants.values():
                 grant.held = len(grant.tokens)
@@ -399,7 +421,7 @@ class State:
                 mailbox.delayed -= 1
             entry.lane = None
             entry.state = SETTLED
-            if known.get(envelope.id) is entry:
+            if known.get(envelope.id) == entry.sequence:
                 settled.append(entry)
         mailbox.bytes -= size
         mailbox.leased -= leased
@@ -411,6 +433,25 @@ class State:
         if live:
             self.expiry.settled(len(entries))
 
+    def _settle_parcel(self, mailbox: Mailbox, parcel: Parcel) -> None:
+        """`_settle` for a parcel that is leased."""
+        if self.keep is not None:
+            self.keep(mailbox, parcel)
+        mailbox.entries.leave(parcel)
+        mailbox.bytes -= parcel.bytes
+        mailbox.leased -= parcel.count
+        mailbox.by_priority[parcel.priority] -= parcel.count
+        if parcel.admitted:
+            self.admitted.settle_parcel(mailbox.address, parcel)
+        if self.live:
+            assert parcel.grant is not None
+            parcel.grant.held -= parcel.count
+            leases = self.leases
+            for token in parcel.tokens:
+                del leases[token]
+            self.expiry.settled(parcel.count)
+        parcel.end()
+
     def _leave_queue(self, mailbox: Mailbox, entry: Entry) -> None:
         """It waited until now: what it stands in must know that it is stale there. Live only."""
         if entry.state == DELAYED:
@@ -421,8 +462,14 @@ class State:
 
     def _acked(self, record: Acked) -> None:
         mailbox = self.mailboxes[record.mailbox]
-        held = mailbox.entries
-        self._settle(mailbox, [held[sequence] for sequence in record.sequences])
+        entries: list[Entry] = []
+        for part in mailbox.entries.leased_parts(record.sequences):
+            if isinstance(part, Parcel):
+                self._settle_parcel(mailbox, part)
+            else:
+                entries.append(part)
+        if entries:
+            self._settle(mailbox, entries)
         mailbox.counters.acked += record.count
 
     def _dropped(self, record: Dropped) -> None:

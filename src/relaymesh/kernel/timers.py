@@ -14,6 +14,7 @@ from relaymesh.kernel.entry import DELAYED, LEASED, Entry, Grant, Lease
 
 if TYPE_CHECKING:
     from relaymesh.kernel.mailbox import Mailbox
+    from relaymesh.kernel.parcel import Parcel
 
 NEVER = 1 << 62
 EXPIRY_BUCKET_BITS = 10
@@ -95,6 +96,12 @@ class Expiry:
                 held += 1
         self._held += held
 
+    def add_parcel(self, mailbox: Mailbox, parcel: Parcel) -> None:
+        if parcel.ttl_ms:
+            key = (parcel.accepted_at + parcel.ttl_ms >> EXPIRY_BUCKET_BITS) + 1
+            self._bucket(key, mailbox).extend(parcel.sequences)
+            self._held += parcel.count
+
     def _bucket(self, key: int, mailbox: Mailbox) -> list[int]:
         by_mailbox = self._buckets.get(key)
         if by_mailbox is None:
@@ -113,7 +120,7 @@ class Expiry:
         self._held = self._settled = 0
         for key, by_mailbox in self._buckets.items():
             for mailbox, bucket in by_mailbox.items():
-                kept = [sequence for sequence in bucket if sequence in mailbox.entries]
+                kept = [sequence for sequence in bucket if sequence in mailbox.entries.held]
                 if kept:
                     buckets.setdefault(key, {})[mailbox] = kept
                     self._held += len(kept)

@@ -31,7 +31,7 @@ def stats_of(node: Node, kernel: Kernel) -> MeshStats:
         epoch=state.epoch,
         unrouted=state.unrouted,
         dead_letters=state.letters.count,
-        remembered_ids=len(state.admitted.remembered()),
+        remembered_ids=len(state.admitted),
         journal_bytes=node.core.journal.bytes_written,
         store_lag=node.projector.lag if node.projector is not None else 0,
     )

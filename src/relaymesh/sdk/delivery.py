@@ -101,7 +101,7 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     @property
     def sequence(self) -> int:
         """The sequence under which the message was accepted."""
-        return self._lease.entry.sequence
+        return self._lease.sequence
 
     @property
     def token(self) -> str:
@@ -124,7 +124,7 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     @property
     def _held(self) -> bool:
         """Whether it is still there to be worked on: under its lease, or settled before it was delivered."""
-        return self._settled or self._lease.entry.lease is self._lease
+        return self._settled or self._lease.held
 
     @property
     def envelope(self) -> Envelope:

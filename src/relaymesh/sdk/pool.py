@@ -227,7 +227,7 @@ def runs_of(deliveries: list[AnyDelivery]) -> list[list[AnyDelivery]]:
     runs: list[list[AnyDelivery]] = []
     by_lane: dict[int, list[AnyDelivery]] = {}
     for delivery in deliveries:
-        lane = delivery._lease.entry.lane
+        lane = delivery._lease.place.lane
         if lane is None:
             runs.append([delivery])
         elif id(lane) in by_lane:

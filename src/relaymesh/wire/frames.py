@@ -356,16 +356,16 @@ def receipt_rows(receipts: list[Receipt]) -> list[tuple[int, bool, int, int]]:
 def deliveries(ref: int | None, mailbox: str, leases: list[Lease]) -> Deliveries:
     """A frame of deliveries of one mailbox."""
     lanes: list[int] | None = None
-    if any(lease.entry.lane is not None for lease in leases):
+    if any([lease.place.lane for lease in leases]):  # noqa: C419 - a list is half as slow as a generator
         numbers: dict[int, int] = {}
         lanes = [
-            -1 if lease.entry.lane is None else numbers.setdefault(id(lease.entry.lane), len(numbers))
+            -1 if lease.place.lane is None else numbers.setdefault(id(lease.place.lane), len(numbers))
             for lease in leases
         ]
     return Deliveries(
         mailbox,
         [lease.token for lease in leases],
-        [lease.entry.sequence for lease in leases],
+        [lease.sequence for lease in leases],
         [lease.attempt for lease in leases],
         [lease.deadline for lease in leases],
         [lease.envelope for lease in leases],

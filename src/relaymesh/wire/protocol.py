@@ -238,14 +238,14 @@ def message_json(envelope: Envelope, to: str, accepted_at: int, retry_count: int
 
 def delivery_json(lease: Lease, partition: int = 0) -> bytes:
     """The message of a delivery, and what its receiver needs to settle it."""
-    envelope, entry, mailbox = lease.envelope, lease.entry, lease.grant.mailbox
+    envelope, mailbox = lease.envelope, lease.grant.mailbox
     delivery = DeliveryOut(
-        *_message_fields(envelope, mailbox, entry.accepted_at, max(0, lease.attempt - 1)),
+        *_message_fields(envelope, mailbox, lease.place.accepted_at, max(0, lease.attempt - 1)),
         format_token(lease.token, partition),
         lease.attempt,
         iso(lease.deadline),
         mailbox,
-        entry.sequence,
+        lease.sequence,
     )
     return _with_extra(delivery, envelope.extra)
 

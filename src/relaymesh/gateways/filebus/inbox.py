@@ -20,9 +20,8 @@ ENDINGS = (PAYLOAD, PAYLOAD_BYTES)
 def put_out(tree: Tree, lease: Lease, mailbox: str, now: int) -> Held:
     """Write a delivery as files: the payload first, then the meta file that makes it claimable."""
     envelope = lease.envelope
-    entry = lease.entry
     stem = delivery_stem(envelope.id, lease.token)
-    tier = tier_of(entry.priority)
+    tier = tier_of(lease.place.priority)
     ending = PAYLOAD_BYTES if envelope.encoding == Encoding.BYTES else PAYLOAD
     length_ms = max(1, lease.deadline - now)
     tree.payload.write(stem + ending, envelope.content)
@@ -31,7 +30,7 @@ def put_out(tree: Tree, lease: Lease, mailbox: str, now: int) -> Held:
         stem=stem,
         token=lease.token,
         mailbox=mailbox,
-        sequence=entry.sequence,
+        sequence=lease.sequence,
         length_ms=length_ms,
         deadline=lease.deadline,
         expires_at=_expires_at(lease, now),
@@ -43,8 +42,8 @@ def put_out(tree: Tree, lease: Lease, mailbox: str, now: int) -> Held:
 
 def _expires_at(lease: Lease, now: int) -> int:
     """When its time to live is over; 0 for never. A node far away does not say since when it waits."""
-    if lease.entry.due_at:
-        return lease.entry.expires_at
+    if lease.place.due_at:
+        return lease.place.expires_at
     return now + lease.envelope.ttl_ms if lease.envelope.ttl_ms else 0
 
 
@@ -53,7 +52,7 @@ def _meta(lease: Lease, mailbox: str, payload: str, length_ms: int, now: int) ->
     envelope = lease.envelope
     bare = msgspec.structs.replace(envelope, content=b"null", encoding=Encoding.JSON)
     words: dict[str, Any] = msgspec.json.decode(
-        message_json(bare, mailbox, lease.entry.accepted_at or now, max(0, lease.attempt - 1))
+        message_json(bare, mailbox, lease.place.accepted_at or now, max(0, lease.attempt - 1))
     )
     del words["content"]
     words["payload"] = payload
@@ -62,7 +61,7 @@ def _meta(lease: Lease, mailbox: str, payload: str, length_ms: int, now: int) ->
         "lease": format_token(lease.token),
         "leaseMs": length_ms,
         "attempt": lease.attempt,
-        "sequence": lease.entry.sequence,
+        "sequence": lease.sequence,
         "settled": lease.grant.settled,
     }
     return pretty(words)

@@ -93,17 +93,17 @@ async def _give_back(served: Served, receiving: asyncio.Future[list[Lease]]) -> 
 
 def delivery_body(lease: Lease, now: int) -> DeliveryBody:
     """A delivery as the wire shows it."""
-    entry, envelope, grant = lease.entry, lease.envelope, lease.grant
+    place, envelope, grant = lease.place, lease.envelope, lease.grant
     return DeliveryBody(
         token=format_token(lease.token),
         attempt=lease.attempt,
         deadline=iso(lease.deadline),
         lease_ms=max(0, lease.deadline - now),
         mailbox=grant.mailbox,
-        sequence=entry.sequence,
+        sequence=lease.sequence,
         message=msgspec.Raw(
-            message_json(envelope, grant.mailbox, entry.accepted_at, max(0, lease.attempt - 1))
+            message_json(envelope, grant.mailbox, place.accepted_at, max(0, lease.attempt - 1))
         ),
         settled=grant.settled,
-        lane=None if entry.lane is None else entry.lane.key,
+        lane=None if place.lane is None else place.lane.key,
     )

@@ -13,6 +13,7 @@ from relaymesh.kernel.dedup import Admitted, Seen
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.topics import Subscriptions
 from relaymesh.node.node import Node
@@ -26,6 +27,13 @@ def dedup_ends_with_the_message(
     known = admitted.of(target)
     for entry in entries:
         del known[entry.envelope.id]
+
+
+@plant(at(Admitted, "settle_parcel"), broken="ids are forgotten when their messages are settled together")
+def dedup_ends_with_the_parcel(original: Original, admitted: Admitted, target: str, parcel: Parcel) -> None:
+    known = admitted.of(target)
+    for envelope in parcel.envelopes:
+        del known[envelope.id]
 
 
 @plant(

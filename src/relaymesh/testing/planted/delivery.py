@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from relaymesh.kernel import delivery
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.entry import DELAYED, Entry
+from relaymesh.kernel.entry import DELAYED, READY, Entry
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.schedule import FIFO_QUEUE, Ready
 from relaymesh.testing.planted.bug import Original, at, plant
 
@@ -44,11 +45,11 @@ def halted_lane_goes_on(
 )
 def delayed_runs_twice(
     original: Original, mailbox: Mailbox, now: int, limit: int
-) -> tuple[list[Entry], list[Entry]]:
-    picked: list[Entry]
+) -> tuple[list[Entry | Parcel], list[Entry]]:
+    picked: list[Entry | Parcel]
     picked, expired = original(mailbox, now, limit)
     for entry in picked:
-        if entry.envelope.delay_ms and entry.lane is None:
+        if isinstance(entry, Entry) and entry.envelope.delay_ms and entry.lane is None:
             mailbox.ready.push(entry)
     return picked, expired
 
@@ -56,8 +57,8 @@ def delayed_runs_twice(
 @plant(at(Mailbox, "pick"), broken="an expired message is delivered")
 def expired_message_delivered(
     original: Original, mailbox: Mailbox, now: int, limit: int
-) -> tuple[list[Entry], list[Entry]]:
-    both: tuple[list[Entry], list[Entry]] = original(mailbox, 0, limit)
+) -> tuple[list[Entry | Parcel], list[Entry]]:
+    both: tuple[list[Entry | Parcel], list[Entry]] = original(mailbox, 0, limit)
     return both
 
 
@@ -70,7 +71,23 @@ def line_by_arrival(original: Original, ready: Ready, entry: Entry) -> None:
 
 @plant(at(delivery, "finish"), broken="an at-most-once message is not settled before it leaves")
 def at_most_once_comes_again(
-    original: Original, decision: Decision, address: str, entries: list[Entry]
+    original: Original, decision: Decision, address: str, parts: list[Entry | Parcel]
 ) -> None:
-    if all(entry.completed for entry in entries):
-        original(decision, address, entries)
+    if all(part.completed for part in parts):
+        original(decision, address, parts)
+
+
+@plant(at(Parcel, "unpack"), broken="a message that leaves its parcel takes the leases of the others along")
+def parcel_gone_with_one(original: Original, parcel: Parcel) -> None:
+    leases = parcel.leases[1:] if parcel.leased else []
+    original(parcel)
+    for lease in leases:
+        entry = lease.entry
+        entry.lease, entry.state, entry.attempts = None, READY, 0
+
+
+@plant(at(Parcel, "look"), broken="a message that leaves its parcel has no attempt behind it")
+def parcel_burns_no_attempt(original: Original, parcel: Parcel, sequence: int) -> Entry:
+    entry: Entry = original(parcel, sequence)
+    entry.attempts = 0
+    return entry

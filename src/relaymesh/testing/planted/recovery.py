@@ -160,7 +160,7 @@ def dedup_forgotten_after_restart(original: Original, state: State) -> None:
     original(state)
     state.admitted._order.clear()
     for known in state.admitted._by_target.values():
-        for id in [id for id, found in known.items() if isinstance(found, Seen)]:
+        for id in [id for id, found in known.items() if not isinstance(found, int)]:
             del known[id]
 
 

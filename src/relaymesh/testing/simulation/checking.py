@@ -99,16 +99,19 @@ def _compare(what: str, live: dict[str, Any], other: dict[str, Any]) -> None:
 
 def _compare_ids(live: State, replayed: State) -> None:
     """A replay may remember more ids than the live state, and fewer only where it asks the store."""
-    for target, known in live.admitted._by_target.items():
-        other = replayed.admitted.of(target)
-        for id, found in known.items():
-            same = other.get(id)
-            if same is None and isinstance(found, Seen) and found.at <= replayed.admitted.horizon:
-                continue
-            if same is None or same.sequence != found.sequence:
-                raise Violation("live_is_replayed", f"{id} to {target} is known live, and not after a replay")
-            if isinstance(found, Seen) and found != same:
-                raise Violation("live_is_replayed", f"{id} to {target}: {found} live, {same} replayed")
+    replayed_ids = {(target, id): found for target, id, found in replayed.admitted}
+    for target, id, found in live.admitted:
+        same = replayed_ids.get((target, id))
+        if same is None and isinstance(found, Seen) and found.at <= replayed.admitted.horizon:
+            continue
+        if same is None or _sequence_of(same) != _sequence_of(found):
+            raise Violation("live_is_replayed", f"{id} to {target} is known live, and not after a replay")
+        if isinstance(found, Seen) and found != same:
+            raise Violation("live_is_replayed", f"{id} to {target}: {found} live, {same} replayed")
+
+
+def _sequence_of(found: int | Seen) -> int:
+    return found if isinstance(found, int) else found.sequence
 
 
 def durable(state: State) -> dict[str, Any]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from relaymesh.errors import Conflict, MeshError, Refused
@@ -68,6 +71,7 @@ class Clients:
         self.habits: dict[str, Callable[[], None]] = {
             "send": self.send,
             "send_batch": self.send_batch,
+            "send_alike": self.send_alike,
             "publish": self.publish,
             "send_again": self.send_again,
             "send_conflict": self.send_conflict,
@@ -76,6 +80,7 @@ class Clients:
             "forgo": self.forgo,
             "ack": self.ack,
             "ack_durable": self.ack_durable,
+            "ack_batch": self.ack_batch,
             "drop": self.drop,
             "nack": self.nack,
             "nack_fatal": self.nack_fatal,
@@ -117,6 +122,13 @@ class Clients:
         agents = self.plan.agents
         self.ask_to_accept([self.new_message(self.rng.choice(agents)) for _ in range(self.rng.randint(2, 5))])
 
+    def send_alike(self) -> None:
+        """Messages that differ in id and content alone: the kernel may keep them together."""
+        first = replace(self.new_message(self.rng.choice(self.plan.agents)), key=None, delay_ms=0)
+        more = [self.new_message(first.target) for _ in range(self.rng.randint(1, 7))]
+        alike = [replace(first, id=each.id, content=each.content) for each in more]
+        self.ask_to_accept([first, *alike])
+
     def publish(self) -> None:
         topic = TOPIC + self.rng.choice(TOPICS)
         self.ask_to_accept([self.new_message(topic) for _ in range(self.rng.choice((1, 1, 3)))])
@@ -153,7 +165,10 @@ class Clients:
         if target.startswith(TOPIC):
             envelopes = [self.envelope(each) for each in messages]
             return node.prepare_publish(target.removeprefix(TOPIC), envelopes, False)
-        groups = [(each.target, [self.envelope(each)]) for each in messages]
+        groups = [
+            (target, [self.envelope(each) for each in group])
+            for target, group in groupby(messages, key=attrgetter("target"))
+        ]
         return node.prepare_send(groups, False)
 
     def envelope(self, message: Message) -> Envelope:
@@ -254,7 +269,7 @@ class Clients:
             delivery = Delivery(
                 lease.token,
                 receiver.mailbox,
-                lease.entry.sequence,
+                lease.sequence,
                 lease.envelope.id,
                 lease.envelope.content,
                 lease.attempt,
@@ -285,6 +300,15 @@ class Clients:
         return self.held[index]
 
     def _ask(self, delivery: Delivery, how: str, command: Command, **details: Any) -> Settled:
+        asked = self._about(delivery, how, **details)
+        self.world.submit(
+            command,
+            lambda result, error: self._settled(asked, result, error),
+            durable=asked.durable,
+        )
+        return asked
+
+    def _about(self, delivery: Delivery, how: str, **details: Any) -> Settled:
         if how != "extend" and delivery in self.held:
             self.held.remove(delivery)
             self.finished.append(delivery)
@@ -293,11 +317,6 @@ class Clients:
         )
         self.history.settles.append(asked)
         self.trace.line(f"{asked.at} {how} {delivery.id} token {delivery.token}")
-        self.world.submit(
-            command,
-            lambda result, error: self._settled(asked, result, error),
-            durable=asked.durable,
-        )
         return asked
 
     def _settled(self, asked: Settled, result: Any, error: MeshError | None) -> None:
@@ -324,6 +343,22 @@ class Clients:
         delivery = self._pick()
         if delivery is not None:
             self.finish(delivery, durable=True)
+
+    def ack_batch(self) -> None:
+        """Some of what is held, in the order in which it came, in one command."""
+        if not self.held:
+            self.receive()
+            return
+        start = self.rng.choice((0, 0, self.rng.randrange(len(self.held))))
+        chosen = self.held[start : start + self.rng.randint(1, 8)]
+        asked = [self._about(delivery, "ack") for delivery in chosen]
+
+        def answered(stale: Any, error: MeshError | None) -> None:
+            for each in asked:
+                lost = error is None and each.delivery.token in stale
+                self._settled(each, [each.delivery.token] if lost else [], error)
+
+        self.world.submit(Ack([delivery.token for delivery in chosen]), answered)
 
     def finish(self, delivery: Delivery, *, durable: bool = False) -> None:
         self._ask(delivery, "ack", Ack([delivery.token]), durable=durable)

@@ -68,6 +68,7 @@ FAULTS = RUNNING + DOWN + STORE
 HABITS = {
     "send": 18.0,
     "send_batch": 5.0,
+    "send_alike": 6.0,
     "publish": 6.0,
     "send_again": 4.0,
     "send_conflict": 1.5,
@@ -76,6 +77,7 @@ HABITS = {
     "forgo": 1.0,
     "ack": 14.0,
     "ack_durable": 5.0,
+    "ack_batch": 6.0,
     "drop": 1.0,
     "nack": 5.0,
     "nack_fatal": 1.5,
