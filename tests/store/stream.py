@@ -37,6 +37,7 @@ TOPIC = "default/t.x"
 OPERATIONS = [
     "accept",
     "accept",
+    "accept_alike",
     "publish",
     "publish",
     "grant",
@@ -108,6 +109,21 @@ class Stream:
             self.enter(self.sequence + i, mailbox, e)
             self.admit(self.sequence + i, mailbox, e, 1)
         self.emit(Accepted(size, self.at, mailbox, envelopes))
+
+    def _accept_alike(self, choice: int, size: int) -> None:
+        """Enough for a run; sometimes one id is longer, or has a letter that is two bytes long."""
+        mailbox, count = MAILBOXES[choice % 3], size * 5
+        names = [f"r-{self.sequence + i:08}" for i in range(count)]
+        names[choice % count] += ("", "", "", "x", "ü")[choice % 5]
+        delay = (0, 0, 5_000, 1 << 63)[choice % 4]
+        envelopes = [
+            Envelope(name, "default/s", b"c%d" % i, priority=choice % 5 + 1, delay_ms=delay)
+            for i, name in enumerate(names)
+        ]
+        for i, e in enumerate(envelopes):
+            self.enter(self.sequence + i, mailbox, e)
+            self.admit(self.sequence + i, mailbox, e, 1)
+        self.emit(Accepted(count, self.at, mailbox, envelopes))
 
     def _publish(self, choice: int, size: int) -> None:
         routed = SUBSCRIPTIONS[: choice % 3]

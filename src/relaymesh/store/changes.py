@@ -15,7 +15,8 @@ subscriptions, agents and epochs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -38,6 +39,7 @@ from relaymesh.kernel.records import (
 )
 from relaymesh.kernel.state import BURNING, topic_target
 from relaymesh.store.projection import Projection, State
+from relaymesh.store.runs import RUN_MAX, Runs
 
 INT64_MAX = (1 << 63) - 1
 """A time beyond what SQLite can hold is stored as this; only the shown time saturates."""
@@ -112,8 +114,7 @@ class Changes:
         settled = self.settled.get(mailbox)
         if settled is None:
             settled = self.settled[mailbox] = {}
-        for sequence in sequences:
-            settled[sequence] = how
+        settled.update(dict.fromkeys(sequences, how))
 
     def _add_returned(self, _base: int, record: Returned, _detail: object) -> None:
         burned = int(record.cause in BURNING)
@@ -163,20 +164,34 @@ class Changes:
 
     # -- reading out: flat lists of values, row after row
 
-    def direct_rows(self) -> list[object]:
-        """New rows of `messages` for messages sent to a mailbox; `idempotency` is filled from these."""
+    def direct_rows(self) -> tuple[list[object], Runs]:
+        """New rows of `messages` for messages sent to a mailbox: by themselves, and in runs."""
         rows: list[object] = []
+        runs = Runs()
         for base, record in self._accepted:
             mailbox, at = record.mailbox, record.at
             namespace = namespace_of(mailbox)
-            pending = ("pending", 0, at)
+            pending: Settled = ("pending", 0, at)
             take = self.settled.get(mailbox, {}).pop
-            for sequence, e in enumerate(record.envelopes, base):
-                due = min(at + e.delay_ms, INT64_MAX) if e.delay_ms else at
-                state, attempts, updated = take(sequence, pending)
-                rows += (sequence, namespace, mailbox, e.id, e.type, e.sender, e.task, e.priority,
-                         state, attempts, at, due, updated, digest_of(e.content))  # fmt: skip
-        return rows
+            hows = [take(sequence, pending) for sequence in range(base, base + record.count)]
+            for start, end, (state, attempts, updated) in _stretches(hows):
+                first, envelopes = base + start, record.envelopes[start:end]
+                due = _due(at, envelopes[0].delay_ms)
+                if runs.take(first, envelopes, (namespace, mailbox, state, attempts, at, due, updated)):
+                    continue
+                for sequence, e in enumerate(envelopes, first):
+                    due = _due(at, e.delay_ms)
+                    rows += (sequence, namespace, mailbox, e.id, e.type, e.sender, e.task, e.priority,
+                             state, attempts, at, due, updated, digest_of(e.content))  # fmt: skip
+        return rows, runs
+
+    @property
+    def accepted(self) -> tuple[int, int] | None:
+        """The first and the last sequence of messages sent to a mailbox."""
+        if not self._accepted:
+            return None
+        base, record = self._accepted[-1]
+        return self._accepted[0][0], base + record.count - 1
 
     def routed_rows(self) -> tuple[list[object], list[object]]:
         """New rows of `messages` and of `idempotency` for messages published on a topic: a row in each
@@ -189,7 +204,7 @@ class Changes:
             pending = ("pending", 0, at)
             takes = [(namespace_of(m), m, self.settled.get(m, {}).pop) for m in mailboxes]
             for sequence, e in enumerate(record.envelopes, base):
-                due = min(at + e.delay_ms, INT64_MAX) if e.delay_ms else at
+                due = _due(at, e.delay_ms)
                 for namespace, mailbox, take in takes:
                     state, attempts, updated = take(sequence, pending)
                     rows += (sequence, namespace, mailbox, topic, e.id, e.type, e.sender, e.task, e.priority,
@@ -232,6 +247,20 @@ class Changes:
                 *changed, failures = touch
                 rows += (sequence, mailbox, *changed, _json(failures) if failures else None)
         return rows
+
+
+def _stretches(hows: list[Settled]) -> Iterator[tuple[int, int, Settled]]:
+    """Start and end of those that ended in the same way, one after the other, as many as a run may have."""
+    start = 0
+    for how, same in groupby(hows):
+        end = start + len(list(same))
+        while start < end:
+            yield start, min(end, start + RUN_MAX), how
+            start = min(end, start + RUN_MAX)
+
+
+def _due(at: int, delay_ms: int) -> int:
+    return min(at + delay_ms, INT64_MAX) if delay_ms else at
 
 
 def _json(failures: Sequence[Failure]) -> str:

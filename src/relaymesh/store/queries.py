@@ -47,12 +47,14 @@ class ManyRows:
         texts = [(size, QUERIES[name].replace("{rows}", ",".join([row] * size))) for size in CHUNKS]
         self._texts = [(size, text) for size, text in texts if len(text) <= KEPT_BYTES_MAX]
 
-    def run(self, connection: apsw.Connection, values: Sequence[object]) -> None:
-        """Row after row, in as few statements as the chunk sizes allow."""
+    def run(
+        self, connection: apsw.Connection, values: Sequence[object], common: tuple[object, ...] = ()
+    ) -> None:
+        """Row after row, in as few statements as the chunk sizes allow; `common` is bound before each."""
         start, width = 0, self.width
         left = len(values) // width
         for size, text in self._texts:
             while left >= size:
                 end = start + size * width
-                connection.execute(text, values[start:end])
+                connection.execute(text, (*common, *values[start:end]))
                 start, left = end, left - size

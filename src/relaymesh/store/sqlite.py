@@ -17,6 +17,7 @@ from relaymesh.store.changes import Changes, LetterSettled, runs
 from relaymesh.store.connect import connect_reader, connect_writer
 from relaymesh.store.projection import Projection, State
 from relaymesh.store.queries import QUERIES, ManyRows
+from relaymesh.store.runs import Runs
 from relaymesh.store.schema import migrate
 from relaymesh.store.views import LetterRow, MessageRow, Views
 
@@ -28,6 +29,7 @@ RUN_MIN = 16
 """A run of at least so many messages settled alike is one statement of its own; shorter ones share."""
 
 _DIRECT = ManyRows("insert_direct", 14)
+_RUNS = ManyRows("insert_runs", Runs.width)
 _ROUTED = ManyRows("insert_routed", 14)
 _REDRIVEN = ManyRows("insert_redriven", 14)
 _ADMITTED_BY_TOPIC = ManyRows("insert_admitted_by_topic", 8)
@@ -144,16 +146,19 @@ class SqliteStore:
 
     def _write(self, changes: Changes) -> None:
         # New messages first: they take their own settles out, and what is left settles older rows.
-        direct = changes.direct_rows()
+        direct, in_runs = changes.direct_rows()
         routed, admitted = changes.routed_rows()
         redriven = changes.redriven_rows()
         writer = self._writer
+        if in_runs.rows:
+            _RUNS.run(writer, in_runs.rows, in_runs.blobs)
         _DIRECT.run(writer, direct)
         _ROUTED.run(writer, routed)
         _REDRIVEN.run(writer, redriven)
-        if direct:
-            writer.execute(QUERIES["insert_admitted"], (direct[0],))
-            writer.execute(QUERIES["mark_boundary"], (direct[-_DIRECT.width],))
+        if changes.accepted is not None:
+            first, last = changes.accepted
+            writer.execute(QUERIES["insert_admitted"], (first,))
+            writer.execute(QUERIES["mark_boundary"], (last,))
         if admitted:
             _ADMITTED_BY_TOPIC.run(writer, admitted)
             writer.execute(QUERIES["mark_boundary"], (admitted[-_ADMITTED_BY_TOPIC.width],))

@@ -5,6 +5,16 @@ INSERT INTO messages (sequence, namespace, mailbox, msg_id, type, from_agent, ta
                       state, attempts, created_at_ms, due_at_ms, updated_at_ms, content_hash)
 VALUES {rows}
 
+-- A row of values for each run of messages that differ in nothing but sequence, id and content: first
+-- sequence, count, place and width of its ids in ?1, place of its hashes in ?2, and what they share.
+-- name: insert_runs
+INSERT INTO messages (sequence, namespace, mailbox, msg_id, type, from_agent, task_id, priority,
+                      state, attempts, created_at_ms, due_at_ms, updated_at_ms, content_hash)
+SELECT v.column1 + n, v.column6, v.column7, CAST(substr(?1, v.column3 + n * v.column4, v.column4) AS TEXT),
+       v.column8, v.column9, v.column10, v.column11, v.column12, v.column13, v.column14, v.column15, v.column16,
+       substr(?2, v.column5 + n * 16, 16)
+FROM (VALUES {rows}) AS v CROSS JOIN numbers ON n < v.column2
+
 -- name: insert_routed
 INSERT INTO messages (sequence, namespace, mailbox, topic, msg_id, type, from_agent, task_id, priority,
                       state, attempts, created_at_ms, due_at_ms, updated_at_ms)
