@@ -144,9 +144,9 @@ class Expiry:
             for mailbox, bucket in self._buckets.pop(heappop(self._keys)).items():
                 self._held -= len(bucket)
                 for sequence in bucket:
-                    entry = mailbox.entries.get(sequence)
+                    entry = mailbox.entries.look(sequence)
                     if entry is not None and entry.state != LEASED:
-                        expired.setdefault(mailbox, {})[sequence] = entry
+                        expired.setdefault(mailbox, {})[sequence] = mailbox.entries[sequence]
         return [(mailbox, list(entries.values())) for mailbox, entries in expired.items()]
 
     def __len__(self) -> int:

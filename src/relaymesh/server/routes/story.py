@@ -74,7 +74,7 @@ class _Alive(msgspec.Struct, frozen=True):
 
 def _alive(kernel: Kernel, mailbox: str, sequence: int) -> _Alive | None:
     box = kernel.state.mailboxes.get(mailbox)
-    entry = None if box is None else box.entries.get(sequence)
+    entry = None if box is None else box.entries.look(sequence)
     return None if entry is None else _seen(entry)
 
 
