@@ -91,16 +91,7 @@ def plainly_sound(texts: list[bytes]) -> bool:
             return False
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError):
         return False
-    return _openings_in_one(lines) <= DEPTH_MAX
-
-
-def _openings_in_one(lines: bytes) -> int:
-    """No fewer than the opening brackets of the line that has most of them."""
-    starts = lines.count(b"\n{") + lines.count(b"\n[")
-    bound = lines.count(b"{") + lines.count(b"[") - starts + 1  # every other line that starts with one has it
-    if bound <= DEPTH_MAX:
-        return bound
-    return max(map(len, lines.translate(None, _NO_OPENING).split(b"\n")))
+    return max(map(len, lines.translate(None, _NO_OPENING).split(b"\n"))) <= DEPTH_MAX
 
 
 def decode_content(data: bytes, encoding: int) -> Any:
