@@ -32,6 +32,7 @@ from relaymesh.kernel.commands import (
     Subscribe,
     Tick,
 )
+from relaymesh.kernel.dedup import WINDOW_MS, each_of
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.mailbox import Waiter
@@ -172,13 +173,13 @@ def test_remembered_ids_are_counted_one_by_one_and_forgotten_a_run_at_a_time(dri
     assert len(known) == 6
     known.remembered_max = 5
     known.forget(last + 1, driver.now)
-    assert [id for _, id, _ in known.remembered()] == [*"def"]
+    assert [id for _, id, _ in each_of(known.remembered(driver.now))] == [*"def"]
     assert known.horizon == driver.now
     known.remembered_max = 0
     known.forget(last, driver.now)
     assert len(known) == 3, "the store does not have all of it yet"
     known.forget(last + 1, driver.now)
-    assert len(known) == len(known.remembered()) == 0
+    assert len(known) == len(known.remembered(driver.now)) == 0
 
 
 def test_a_snapshot_has_a_run_as_it_was_when_the_snapshot_was_taken(driver: Driver) -> None:
@@ -193,6 +194,22 @@ def test_a_snapshot_has_a_run_as_it_was_when_the_snapshot_was_taken(driver: Driv
     restored = restore(through_a_checkpoint(snapshot.pieces()))
     snapshot.close()
     assert durable(restored) == before
+
+
+@pytest.mark.parametrize("names", ["a", "abc"], ids=["one message", "a parcel"])
+def test_an_id_that_comes_again_after_the_window_is_the_new_message_in_a_checkpoint_too(
+    driver: Driver, names: str
+) -> None:
+    driver.send(BOX, *names)
+    driver.ack(*driver.receive(BOX, 3))
+    driver.now += WINDOW_MS
+    again = driver.send(BOX, *names)
+    assert not any(receipt.duplicate for receipt in again)
+    snapshot = Snapshot(driver.kernel.state)
+    restored = restore(through_a_checkpoint(snapshot.pieces()))
+    snapshot.close()
+    assert admitted(restored) == admitted(driver.kernel.state)
+    assert [found for _, _, found in restored.admitted] == [receipt.sequence for receipt in again]
 
 
 # -- the same with and without

@@ -11,7 +11,7 @@ it cannot be known to the store alone.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -67,6 +67,8 @@ class SeenParcel:
 
 Known = int | Seen | SeenParcel
 """What an id leads to: the sequence of a message that is unsettled, or what is left of it."""
+Remembered = tuple[str, Sequence[str], Seen | SeenParcel]
+"""A target, ids that were settled there together, and what they lead to."""
 
 
 class Admitted:
@@ -76,8 +78,8 @@ class Admitted:
 
     def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
         self._by_target: dict[str, dict[str, Known]] = {}
-        self._order: deque[tuple[str, Sequence[str], Seen | SeenParcel]] = deque()
-        """Target, ids, and what they lead to, in the order in which they were settled."""
+        self._order: deque[Remembered] = deque()
+        """In the order in which they were settled."""
         self._remembered = 0
         self.horizon = -1
         self.remembered_max = remembered_max
@@ -157,11 +159,24 @@ class Admitted:
             if not known:
                 del self._by_target[target]
 
-    def remembered(self) -> list[tuple[str, str, Seen]]:
-        """Settled ids, but for those admitted again, in the order they were settled: for a checkpoint."""
-        found: list[tuple[str, str, Seen]] = []
-        for target, ids, seen in self._order:
+    def remembered(self, now: int) -> list[Remembered]:
+        """What is settled, in the order in which it was, but for ids admitted again: for a checkpoint.
+
+        Only what is past the window can have been admitted again, so that only there each id is looked at.
+        """
+        found: list[Remembered] = []
+        for item in self._order:
+            target, _, seen = item
+            if seen.at + WINDOW_MS > now:
+                found.append(item)
+                continue
             known = self._by_target.get(target, {})
-            each = [seen] if isinstance(seen, Seen) else seen.seen()
-            found += [(target, id, one) for id, one in zip(ids, each, strict=True) if known.get(id) is seen]
+            found += [(target, (id,), one) for _, id, one in each_of([item]) if known.get(id) is seen]
         return found
+
+
+def each_of(remembered: Iterable[Remembered]) -> Iterator[tuple[str, str, Seen]]:
+    """Target, id and what is left, one by one."""
+    for target, ids, seen in remembered:
+        for id, one in zip(ids, [seen] if isinstance(seen, Seen) else seen.seen(), strict=True):
+            yield target, id, one

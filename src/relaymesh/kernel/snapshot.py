@@ -8,12 +8,13 @@ at that moment, however the state has moved on: an entry that is about to change
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
 from relaymesh.errors import JournalDamaged
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.dedup import Seen
+from relaymesh.kernel.dedup import Seen, each_of
 from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.mailbox import Counters, Mailbox
@@ -133,7 +134,7 @@ class Snapshot:
             for box in state.mailboxes.values()
         ]
         self._entries = [(box, list(box.entries)) for box in state.mailboxes.values() if box.entries]
-        self._seen = state.admitted.remembered()
+        self._seen = state.admitted.remembered(state.now)
         self._letters = list(state.letters)
         self._agents = list(state.agents.values())
         state.keep = self._keep
@@ -184,8 +185,9 @@ class Snapshot:
             for start in range(0, len(sequences), PIECE_SIZE):
                 part = sequences[start : start + PIECE_SIZE]
                 yield EntriesPiece(mailbox.address, [self._as_it_was(mailbox, sequence) for sequence in part])
-        for start in range(0, len(self._seen), PIECE_SIZE):
-            yield SeenPiece(self._seen[start : start + PIECE_SIZE])
+        seen = each_of(self._seen)
+        while ids := list(islice(seen, PIECE_SIZE)):
+            yield SeenPiece(ids)
         for start in range(0, len(self._letters), PIECE_SIZE):
             yield LettersPiece(self._letters[start : start + PIECE_SIZE])
         for start in range(0, len(self._agents), PIECE_SIZE):

@@ -22,7 +22,7 @@ from relaymesh.journal.scan import SegmentReader, Walk, read_frame
 from relaymesh.journal.segment import SegmentHead, list_segments
 from relaymesh.journal.verdict import Damage, LiveEnd, TornTail
 from relaymesh.kernel import snapshot
-from relaymesh.kernel.dedup import Admitted, Seen
+from relaymesh.kernel.dedup import Admitted, Remembered
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.records import EpochStarted
@@ -140,7 +140,7 @@ def checkpoint_drifts(original: Original, taken: Snapshot, mailbox: Mailbox, ent
 
 
 @plant(at(Admitted, "remembered"), broken="a checkpoint does not hold the ids of settled messages")
-def checkpoint_drops_ids(original: Original, admitted: Admitted) -> list[tuple[str, str, Seen]]:
+def checkpoint_drops_ids(original: Original, admitted: Admitted, now: int) -> list[Remembered]:
     return []
 
 
