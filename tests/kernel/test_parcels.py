@@ -65,7 +65,7 @@ def driver() -> Iterator[Driver]:
 # -- what a parcel is, and what ends it
 
 
-def test_messages_that_come_together_stand_as_one_run_until_they_are_acked_as_they_came(
+def test_messages_that_come_together_stand_as_one_parcel_until_they_are_acked_as_they_came(
     driver: Driver,
 ) -> None:
     driver.send(BOX, *"abcdef")
@@ -81,7 +81,7 @@ def test_messages_that_come_together_stand_as_one_run_until_they_are_acked_as_th
     assert not driver.kernel.state.leases
 
 
-def test_a_receiver_of_fewer_is_given_the_front_of_a_run(driver: Driver) -> None:
+def test_a_receiver_of_fewer_is_given_the_front_of_a_parcel(driver: Driver) -> None:
     driver.send(BOX, *"abcdef")
     front, rest = driver.receive(BOX, 2), driver.receive(BOX, 10)
     assert [lease.envelope.id for lease in front + rest] == [*"abcdef"]
@@ -91,7 +91,15 @@ def test_a_receiver_of_fewer_is_given_the_front_of_a_run(driver: Driver) -> None
     assert not driver.box(BOX).entries
 
 
-def test_one_grant_of_several_runs_is_acked_in_one_go(driver: Driver) -> None:
+def test_ids_are_remembered_in_the_order_of_the_ack_whatever_they_came_in(driver: Driver) -> None:
+    for names in ("a", "bc", "d"):
+        driver.send(BOX, *names)
+    driver.ack(*driver.receive(BOX, 4))
+    remembered = driver.kernel.state.admitted.remembered(driver.now)
+    assert [id for _, id, _ in each_of(remembered)] == [*"abcd"]
+
+
+def test_one_grant_of_several_parcels_is_acked_in_one_go(driver: Driver) -> None:
     for names in ("abc", "de", "fgh"):
         driver.send(BOX, *names)
     leases = driver.receive(BOX, 8)
@@ -106,12 +114,12 @@ def test_one_grant_of_several_runs_is_acked_in_one_go(driver: Driver) -> None:
     [{"key": "k"}, {"task": "t"}, {"requires_ack": True}, {"delay_ms": 5}],
     ids=["a lane", "a task", "a sender that waits", "a time to wait for"],
 )
-def test_messages_with_rules_of_their_own_are_no_run(driver: Driver, fields: dict[str, Any]) -> None:
+def test_messages_with_rules_of_their_own_are_no_parcel(driver: Driver, fields: dict[str, Any]) -> None:
     driver.send(BOX, *"abc", **fields)
     assert parcels_in(driver) == []
 
 
-def test_an_ordered_mailbox_and_one_where_somebody_asks_have_no_runs(driver: Driver) -> None:
+def test_an_ordered_mailbox_and_one_where_somebody_asks_have_no_parcels(driver: Driver) -> None:
     driver.do(Expect(BOX, "question"))
     driver.send(BOX, *"abc")
     driver.agent("lane", ordered=True)
@@ -120,7 +128,7 @@ def test_an_ordered_mailbox_and_one_where_somebody_asks_have_no_runs(driver: Dri
 
 
 @pytest.mark.parametrize("how", ["nack", "release", "ack one", "ack in another order", "drop", "expire"])
-def test_a_message_that_goes_its_own_way_ends_the_run_and_leaves_the_others_as_they_were(
+def test_a_message_that_goes_its_own_way_unpacks_its_parcel_and_leaves_the_others_as_they_were(
     driver: Driver, how: str
 ) -> None:
     driver.send(BOX, *"abcd")
@@ -150,7 +158,9 @@ def test_a_message_that_goes_its_own_way_ends_the_run_and_leaves_the_others_as_t
     assert driver.ack(*others) == []
 
 
-def test_an_id_is_known_while_its_run_waits_while_it_is_leased_and_when_it_is_settled(driver: Driver) -> None:
+def test_an_id_is_known_while_its_parcel_waits_while_it_is_leased_and_when_it_is_settled(
+    driver: Driver,
+) -> None:
     sent = driver.send(BOX, *"abc")
     known = [sent, driver.send(BOX, *"abc")]
     leases = driver.receive(BOX, 3)
@@ -162,7 +172,7 @@ def test_an_id_is_known_while_its_run_waits_while_it_is_leased_and_when_it_is_se
         assert all(receipt.duplicate for receipt in receipts)
 
 
-def test_remembered_ids_are_counted_one_by_one_and_forgotten_a_run_at_a_time(driver: Driver) -> None:
+def test_remembered_ids_are_counted_one_by_one_and_forgotten_a_parcel_at_a_time(driver: Driver) -> None:
     known = driver.kernel.state.admitted
     driver.send(BOX, *"abc")
     driver.ack(*driver.receive(BOX, 3))
@@ -182,7 +192,7 @@ def test_remembered_ids_are_counted_one_by_one_and_forgotten_a_run_at_a_time(dri
     assert len(known) == len(known.remembered(driver.now)) == 0
 
 
-def test_a_snapshot_has_a_run_as_it_was_when_the_snapshot_was_taken(driver: Driver) -> None:
+def test_a_snapshot_has_a_parcel_as_it_was_when_the_snapshot_was_taken(driver: Driver) -> None:
     driver.send(BOX, *"abcd")
     driver.send(BOX, *"ef")
     leases = driver.receive(BOX, 3)
@@ -367,5 +377,5 @@ def shown(leases: list[Lease]) -> list[tuple[Any, ...]]:
     ]
 
 
-WithAndWithout.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+WithAndWithout.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 TestWithAndWithout = WithAndWithout.TestCase

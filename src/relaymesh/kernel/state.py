@@ -465,6 +465,9 @@ class State:
         entries: list[Entry] = []
         for part in mailbox.entries.leased_parts(record.sequences):
             if isinstance(part, Parcel):
+                if entries:
+                    self._settle(mailbox, entries)
+                    entries = []
                 self._settle_parcel(mailbox, part)
             else:
                 entries.append(part)
