@@ -6,6 +6,8 @@ can, the other has never heard of parcels. They must decide the same, record for
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,16 +34,17 @@ from relaymesh.kernel.commands import (
     Subscribe,
     Tick,
 )
-from relaymesh.kernel.dedup import WINDOW_MS, each_of
+from relaymesh.kernel.dedup import WINDOW_MS, Admitted, Seen, each_of
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.mailbox import Waiter
-from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.parcel import CUT_MIN, Parcel
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.snapshot import Snapshot, restore
+from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Step
 from tests.kernel.checker import check
-from tests.kernel.driver import HOUR, MINUTE, Driver, letter, replay, through_a_checkpoint
+from tests.kernel.driver import HOUR, MINUTE, NOON, Driver, letter, replay, through_a_checkpoint
 from tests.kernel.durable import admitted, durable
 
 BOX, COPY = agent_address("a"), subscription_address("t", "s")
@@ -82,20 +85,27 @@ def test_messages_that_come_together_stand_as_one_parcel_until_they_are_acked_as
 
 
 def test_a_receiver_of_fewer_is_given_the_front_of_a_parcel(driver: Driver) -> None:
-    driver.send(BOX, *"abcdef")
-    front, rest = driver.receive(BOX, 2), driver.receive(BOX, 10)
-    assert [lease.envelope.id for lease in front + rest] == [*"abcdef"]
-    assert [count for _, count in parcels_in(driver)] == [2, 4]
+    driver.send(BOX, *"abcdefghij")
+    front, rest = driver.receive(BOX, CUT_MIN), driver.receive(BOX, 10)
+    assert [lease.envelope.id for lease in front + rest] == [*"abcdefghij"]
+    assert [count for _, count in parcels_in(driver)] == [CUT_MIN, 10 - CUT_MIN]
     driver.ack(*rest)
     driver.ack(*front)
     assert not driver.box(BOX).entries
+
+
+def test_a_receiver_of_very_few_takes_them_one_by_one(driver: Driver) -> None:
+    driver.send(BOX, *"abcdefghij")
+    leases = [lease for _ in range(5) for lease in driver.receive(BOX, 2)]
+    assert [lease.envelope.id for lease in leases] == [*"abcdefghij"]
+    assert parcels_in(driver) == []
 
 
 def test_ids_are_remembered_in_the_order_of_the_ack_whatever_they_came_in(driver: Driver) -> None:
     for names in ("a", "bc", "d"):
         driver.send(BOX, *names)
     driver.ack(*driver.receive(BOX, 4))
-    remembered = driver.kernel.state.admitted.remembered(driver.now)
+    remembered = driver.kernel.state.admitted.remembered()
     assert [id for _, id, _ in each_of(remembered)] == [*"abcd"]
 
 
@@ -183,13 +193,13 @@ def test_remembered_ids_are_counted_one_by_one_and_forgotten_a_parcel_at_a_time(
     assert len(known) == 6
     known.remembered_max = 5
     known.forget(last + 1, driver.now)
-    assert [id for _, id, _ in each_of(known.remembered(driver.now))] == [*"def"]
+    assert [id for _, id, _ in each_of(known.remembered())] == [*"def"]
     assert known.horizon == driver.now
     known.remembered_max = 0
     known.forget(last, driver.now)
     assert len(known) == 3, "the store does not have all of it yet"
     known.forget(last + 1, driver.now)
-    assert len(known) == len(known.remembered(driver.now)) == 0
+    assert len(known) == len(known.remembered()) == 0
 
 
 def test_a_snapshot_has_a_parcel_as_it_was_when_the_snapshot_was_taken(driver: Driver) -> None:
@@ -220,6 +230,47 @@ def test_an_id_that_comes_again_after_the_window_is_the_new_message_in_a_checkpo
     snapshot.close()
     assert admitted(restored) == admitted(driver.kernel.state)
     assert [found for _, _, found in restored.admitted] == [receipt.sequence for receipt in again]
+
+
+def test_a_notice_that_takes_over_an_id_of_a_parcel_keeps_it(driver: Driver) -> None:
+    """A sender may choose the id that a notice will have. A replay gets over it, with a store and without."""
+    driver.agent("worker")
+    forged = [f"ack-0-{number}" for number in range(150, 350)]
+    driver.send(BOX, *forged)
+    driver.send("default/worker", "work", sender=BOX, requires_ack=True)
+    driver.ack(*driver.receive("default/worker"))
+    notice = driver.box(BOX).entries.look(driver.kernel.state.sequence - 1)
+    assert notice is not None
+    assert notice.envelope.id in forged
+    driver.ack(*driver.receive(BOX, 200))
+    assert driver.kernel.state.admitted.of(BOX)[notice.envelope.id] == notice.sequence
+    for stored_through in (0, driver.kernel.state.sequence):
+        replayed = State()
+        replayed.admitted.stored_through = stored_through
+        replay(driver.records, replayed)
+        assert replayed.admitted.of(BOX)[notice.envelope.id] == notice.sequence
+
+
+def test_ids_of_a_target_that_nothing_leads_to_any_more_are_forgotten() -> None:
+    """So it is after a replay: the ids were admitted again, and the store has them."""
+    known = Admitted(remembered_max=0)
+    for id in "ab":
+        known.remember(BOX, id, Seen(1, NOON, b""))
+    known.of(BOX).clear()
+    known.forget(10, NOON)
+    assert len(known) == 0
+
+
+def test_a_lease_that_is_out_does_not_keep_the_mailbox() -> None:
+    driver = Driver()
+    driver.agent("a")
+    driver.send(BOX, *"abcdefghij")
+    leases = driver.receive(BOX, CUT_MIN, remote=True)
+    entries = weakref.ref(driver.box(BOX).entries)
+    del driver
+    gc.collect()
+    assert entries() is None
+    assert len(leases) == CUT_MIN
 
 
 # -- the same with and without
@@ -277,7 +328,9 @@ class WithAndWithout(RuleBasedStateMachine):
         numbers = range(self.names - count, self.names)
         return [letter(f"m{number}", priority=priority, **fields) for number in numbers]
 
-    @rule(count=st.integers(1, 9), priority=st.sampled_from([3, 3, 3, 1, 5]), ttl=st.sampled_from([0, 5_000]))
+    @rule(
+        count=st.integers(1, 20), priority=st.sampled_from([3, 3, 3, 1, 5]), ttl=st.sampled_from([0, 5_000])
+    )
     def send(self, count: int, priority: int, ttl: int) -> None:
         self.do(Send([(BOX, self.letters(count, priority, ttl_ms=ttl))]))
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 
 import msgspec
 import xxhash
@@ -42,13 +41,14 @@ class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class SeenParcel:
     """What is left of a parcel of admitted messages."""
 
-    __slots__ = ("_digests", "at", "first", "ids")
+    __slots__ = ("_digests", "_places", "at", "first", "ids")
 
     def __init__(self, parcel: Parcel) -> None:
         self.first = parcel.first
         self.at = parcel.accepted_at
-        self.ids = [envelope.id for envelope in parcel.envelopes]
+        self.ids = parcel.ids
         self._digests = b"".join([digest_of(envelope.content) for envelope in parcel.envelopes])
+        self._places: dict[str, int] | None = None
 
     @property
     def sequence(self) -> int:
@@ -57,12 +57,16 @@ class SeenParcel:
 
     def seen(self) -> Iterator[Seen]:
         """Each of them, in the order of `ids`."""
-        for i in range(len(self.ids)):
-            digest = self._digests[DIGEST_SIZE * i : DIGEST_SIZE * (i + 1)]
-            yield Seen(self.first + i, self.at, digest, 1, self.at)
+        return map(self._seen, range(len(self.ids)))
 
     def __getitem__(self, id: str) -> Seen:
-        return next(islice(self.seen(), self.ids.index(id), None))
+        if self._places is None:
+            self._places = {each: place for place, each in enumerate(self.ids)}
+        return self._seen(self._places[id])
+
+    def _seen(self, place: int) -> Seen:
+        digest = self._digests[DIGEST_SIZE * place : DIGEST_SIZE * (place + 1)]
+        return Seen(self.first + place, self.at, digest, 1, self.at)
 
 
 Known = int | Seen | SeenParcel
@@ -117,13 +121,20 @@ class Admitted:
             due = at + delay if delay > 0 else at
             self.remember(target, id, Seen(entry.sequence, at, digest_of(envelope.content), 1, due))
 
+    def leads_to(self, target: str, parcel: Parcel) -> bool:
+        """Whether each id of the parcel leads to its own message, as it nearly always does.
+
+        A notice is not asked whether its id is known, and anybody may send under the id of one.
+        """
+        return list(map(self.of(target).get, parcel.ids)) == list(parcel.sequences)
+
     def settle_parcel(self, target: str, parcel: Parcel) -> None:
-        """`settle` for all of a parcel."""
+        """`settle` for all of a parcel whose ids lead to it."""
         known = self.of(target)
         if parcel.first < self.stored_through:
             # The store takes records whole, and a parcel is never more than one record accepted.
-            for envelope in parcel.envelopes:
-                del known[envelope.id]
+            for id in parcel.ids:
+                del known[id]
             self.horizon = max(self.horizon, parcel.accepted_at)
             return
         seen = SeenParcel(parcel)
@@ -152,26 +163,25 @@ class Admitted:
             self._remembered -= len(ids)
             if not expired:
                 self.horizon = max(self.horizon, seen.at)
-            known = self._by_target[target]
+            known = self._by_target.get(target)
+            if known is None:
+                continue  # each of these ids was admitted again, and forgotten since
             for id in ids:
                 if known.get(id) is seen:
                     del known[id]
             if not known:
                 del self._by_target[target]
 
-    def remembered(self, now: int) -> list[Remembered]:
-        """What is settled, in the order in which it was, but for ids admitted again: for a checkpoint.
-
-        Only what is past the window can have been admitted again, so that only there each id is looked at.
-        """
+    def remembered(self) -> list[Remembered]:
+        """What is settled, in the order in which it was, but for ids admitted again: for a checkpoint."""
         found: list[Remembered] = []
         for item in self._order:
-            target, _, seen = item
-            if seen.at + WINDOW_MS > now:
-                found.append(item)
-                continue
+            target, ids, seen = item
             known = self._by_target.get(target, {})
-            found += [(target, (id,), one) for _, id, one in each_of([item]) if known.get(id) is seen]
+            if list(map(known.get, ids)).count(seen) == len(ids):
+                found.append(item)
+            else:
+                found += [(target, (id,), one) for _, id, one in each_of([item]) if known.get(id) is seen]
         return found
 
 

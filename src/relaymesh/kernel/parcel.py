@@ -10,12 +10,15 @@ changes nothing about what the mailbox means, so nothing but speed depends on ho
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from weakref import ref
 
 from relaymesh.kernel.entry import LEASED, READY, Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope
 
 PARCEL_MIN = 2
 """A batch of fewer messages is not worth a parcel."""
+CUT_MIN = 4
+"""Whoever takes fewer of a parcel takes them one by one: so small a parcel costs more than its entries."""
 
 
 def alike(envelopes: list[Envelope]) -> bool:
@@ -64,7 +67,7 @@ class Parcel:
         self, home: Entries, first: int, accepted_at: int, envelopes: list[Envelope], *, admitted: bool
     ) -> None:
         """`admitted`: their ids are this mailbox's to remember; those of copies from a topic are not."""
-        self._home = home
+        self._home = ref(home)  # a lease that is out leads here, and must not keep the mailbox
         self._leases: list[Lease] | None = None
         self.first = first
         self.accepted_at = accepted_at
@@ -97,6 +100,10 @@ class Parcel:
         return self.accepted_at + self.ttl_ms if self.ttl_ms else 0
 
     @property
+    def ids(self) -> list[str]:
+        return [envelope.id for envelope in self.envelopes]
+
+    @property
     def bytes(self) -> int:
         return sum([len(envelope.content) for envelope in self.envelopes])
 
@@ -107,14 +114,15 @@ class Parcel:
 
     def cut(self, count: int) -> Parcel:
         """The first `count` of them, ready like the rest, as a parcel of their own."""
-        front = Parcel(
-            self._home, self.first, self.accepted_at, self.envelopes[:count], admitted=self.admitted
-        )
+        home = self._home()
+        assert home is not None
+        envelopes = self.envelopes[:count]
+        front = Parcel(home, self.first, self.accepted_at, envelopes, admitted=self.admitted)
         front.queued = self.queued
         del self.envelopes[:count]
         self.first += count
         self.count -= count
-        self._home.enter(front)
+        home.enter(front)
         return front
 
     def lend(self, token: int, grant: Grant) -> None:
@@ -154,8 +162,11 @@ class Parcel:
 
     def unpack(self) -> None:
         """Each goes its own way from here on; what is handed out already stays good."""
+        home = self._home()
+        assert home is not None
+        assert self.envelopes, "a parcel that has ended, or was unpacked, has nothing in it"
         for sequence in self.sequences:
-            entry = self._home.held[sequence] = self.look(sequence)
+            entry = home.held[sequence] = self.look(sequence)
             if entry.lease is not None:
                 entry.lease.place = entry
         self.unpacked = True
@@ -166,7 +177,7 @@ class Parcel:
 class Entries:
     """The unsettled messages of one mailbox, by sequence, in the order in which they came."""
 
-    __slots__ = ("held",)
+    __slots__ = ("__weakref__", "held")
 
     def __init__(self) -> None:
         self.held: dict[int, Entry | Parcel] = {}
@@ -240,7 +251,7 @@ class Entries:
                 count = min(item.count, end - start)
                 whole = count == item.count
                 named = sequences[start : start + count] == list(item.sequences[:count])
-                if named and item.leased is leased and (whole or not leased):
+                if named and item.leased is leased and (whole or (not leased and count >= CUT_MIN)):
                     parts.append(item if whole else item.cut(count))
                     start += count
                     continue

@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.lane import Lane
-from relaymesh.kernel.parcel import Entries, Parcel
+from relaymesh.kernel.parcel import CUT_MIN, Entries, Parcel
 from relaymesh.kernel.settings import MailboxSettings
 
 Item = Entry | Lane
@@ -187,8 +187,9 @@ class Ready:
                     count += 1
                 else:
                     self._gone -= 1
-            elif item.unpacked:
-                queue.extendleft(reversed(item.sequences))
+            elif item.unpacked or limit - count < min(item.count, CUT_MIN):
+                queue.appendleft(item)
+                self._unpack_first(queue)
             else:
                 if item.count > limit - count:
                     queue.appendleft(item)
@@ -269,7 +270,7 @@ class Ready:
 
     @staticmethod
     def _unpack_first(queue: deque[int | Parcel]) -> None:
-        """One by one: other queues, or a heap, compete with this one."""
+        """What is in it goes one by one."""
         parcel = queue.popleft()
         assert isinstance(parcel, Parcel)
         if not parcel.unpacked:

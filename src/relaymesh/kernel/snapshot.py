@@ -134,7 +134,7 @@ class Snapshot:
             for box in state.mailboxes.values()
         ]
         self._entries = [(box, list(box.entries)) for box in state.mailboxes.values() if box.entries]
-        self._seen = state.admitted.remembered(state.now)
+        self._seen = state.admitted.remembered()
         self._letters = list(state.letters)
         self._agents = list(state.agents.values())
         state.keep = self._keep

@@ -26,7 +26,7 @@ from relaymesh.kernel.entry import (
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.parcel import Parcel, alike
+from relaymesh.kernel.parcel import Parcel, alike, entries_of
 from relaymesh.kernel.records import (
     Accepted,
     Acked,
@@ -435,6 +435,9 @@ class State:
 
     def _settle_parcel(self, mailbox: Mailbox, parcel: Parcel) -> None:
         """`_settle` for a parcel that is leased."""
+        if parcel.admitted and not self.admitted.leads_to(mailbox.address, parcel):
+            self._settle(mailbox, entries_of([parcel], mailbox.entries))
+            return
         if self.keep is not None:
             self.keep(mailbox, parcel)
         mailbox.entries.leave(parcel)

@@ -140,7 +140,7 @@ def checkpoint_drifts(original: Original, taken: Snapshot, mailbox: Mailbox, ent
 
 
 @plant(at(Admitted, "remembered"), broken="a checkpoint does not hold the ids of settled messages")
-def checkpoint_drops_ids(original: Original, admitted: Admitted, now: int) -> list[Remembered]:
+def checkpoint_drops_ids(original: Original, admitted: Admitted) -> list[Remembered]:
     return []
 
 
