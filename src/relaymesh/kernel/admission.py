@@ -12,8 +12,7 @@ import msgspec
 from relaymesh.errors import Conflict, MailboxFull
 from relaymesh.kernel.commands import Publish, Send
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.dedup import WINDOW_MS, Seen, SeenParcel, digest_of
-from relaymesh.kernel.dedup import Known as Found
+from relaymesh.kernel.dedup import WINDOW_MS, Found, Seen, SeenParcel, digest_of
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.exits import bury

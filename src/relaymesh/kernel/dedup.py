@@ -43,10 +43,10 @@ class SeenParcel:
 
     __slots__ = ("_digests", "_places", "at", "first", "ids")
 
-    def __init__(self, parcel: Parcel) -> None:
+    def __init__(self, parcel: Parcel, ids: list[str]) -> None:
         self.first = parcel.first
         self.at = parcel.accepted_at
-        self.ids = parcel.ids
+        self.ids = ids
         self._digests = b"".join([digest_of(envelope.content) for envelope in parcel.envelopes])
         self._places: dict[str, int] | None = None
 
@@ -69,7 +69,7 @@ class SeenParcel:
         return Seen(self.first + place, self.at, digest, 1, self.at)
 
 
-Known = int | Seen | SeenParcel
+Found = int | Seen | SeenParcel
 """What an id leads to: the sequence of a message that is unsettled, or what is left of it."""
 Remembered = tuple[str, Sequence[str], Seen | SeenParcel]
 """A target, ids that were settled there together, and what they lead to."""
@@ -81,7 +81,7 @@ class Admitted:
     __slots__ = ("_by_target", "_order", "_remembered", "horizon", "remembered_max", "stored_through")
 
     def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
-        self._by_target: dict[str, dict[str, Known]] = {}
+        self._by_target: dict[str, dict[str, Found]] = {}
         self._order: deque[Remembered] = deque()
         """In the order in which they were settled."""
         self._remembered = 0
@@ -100,7 +100,7 @@ class Admitted:
             for id, found in known.items():
                 yield target, id, found[id] if isinstance(found, SeenParcel) else found
 
-    def of(self, target: str) -> dict[str, Known]:
+    def of(self, target: str) -> dict[str, Found]:
         """The ids of one target, to be read and added to in a loop."""
         known = self._by_target.get(target)
         if known is None:
@@ -121,26 +121,26 @@ class Admitted:
             due = at + delay if delay > 0 else at
             self.remember(target, id, Seen(entry.sequence, at, digest_of(envelope.content), 1, due))
 
-    def leads_to(self, target: str, parcel: Parcel) -> bool:
-        """Whether each id of the parcel leads to its own message, as it nearly always does.
+    def settle_parcel(self, target: str, parcel: Parcel) -> bool:
+        """`settle` for all of a parcel. Not done if an id of it leads elsewhere by now.
 
-        A notice is not asked whether its id is known, and anybody may send under the id of one.
+        That is rare: a notice is not asked whether its id is known, and anybody may send under the id of one.
         """
-        return list(map(self.of(target).get, parcel.ids)) == list(parcel.sequences)
-
-    def settle_parcel(self, target: str, parcel: Parcel) -> None:
-        """`settle` for all of a parcel whose ids lead to it."""
         known = self.of(target)
+        ids = parcel.ids
+        if list(map(known.get, ids)) != list(parcel.sequences):
+            return False
         if parcel.first < self.stored_through:
             # The store takes records whole, and a parcel is never more than one record accepted.
-            for id in parcel.ids:
+            for id in ids:
                 del known[id]
             self.horizon = max(self.horizon, parcel.accepted_at)
-            return
-        seen = SeenParcel(parcel)
-        known.update(dict.fromkeys(seen.ids, seen))
-        self._order.append((target, seen.ids, seen))
+            return True
+        seen = SeenParcel(parcel, ids)
+        known.update(dict.fromkeys(ids, seen))
+        self._order.append((target, ids, seen))
         self._remembered += parcel.count
+        return True
 
     def remember(self, target: str, id: str, seen: Seen) -> None:
         self.of(target)[id] = seen

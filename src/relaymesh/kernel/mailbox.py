@@ -254,19 +254,12 @@ class Mailbox:
         picked: list[Entry | Parcel] = []
         count = 0
         for part in ready.pop_parts(limit):
-            if isinstance(part, Parcel):
-                if not part.ttl_ms or part.accepted_at + part.ttl_ms > now:
-                    picked.append(part)
-                    count += part.count
-                else:
-                    expired += entries_of([part], self.entries)
-                continue
-            ttl = part.envelope.ttl_ms
-            if not ttl or part.due_at + ttl > now:
-                picked.append(part)
-                count += 1
+            expires = part.expires_at
+            if expires and expires <= now:
+                expired += entries_of([part], self.entries)
             else:
-                expired.append(part)
+                picked.append(part)
+                count += part.count if isinstance(part, Parcel) else 1
         halting = self.settings.halt_on_dead_letter
         while count < limit:
             item = ready.pop()

@@ -435,17 +435,15 @@ class State:
 
     def _settle_parcel(self, mailbox: Mailbox, parcel: Parcel) -> None:
         """`_settle` for a parcel that is leased."""
-        if parcel.admitted and not self.admitted.leads_to(mailbox.address, parcel):
-            self._settle(mailbox, entries_of([parcel], mailbox.entries))
-            return
         if self.keep is not None:
             self.keep(mailbox, parcel)
+        if parcel.admitted and not self.admitted.settle_parcel(mailbox.address, parcel):
+            self._settle(mailbox, entries_of([parcel], mailbox.entries))
+            return
         mailbox.entries.leave(parcel)
         mailbox.bytes -= parcel.bytes
         mailbox.leased -= parcel.count
         mailbox.by_priority[parcel.priority] -= parcel.count
-        if parcel.admitted:
-            self.admitted.settle_parcel(mailbox.address, parcel)
         if self.live:
             assert parcel.grant is not None
             parcel.grant.held -= parcel.count

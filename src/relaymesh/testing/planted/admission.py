@@ -30,10 +30,11 @@ def dedup_ends_with_the_message(
 
 
 @plant(at(Admitted, "settle_parcel"), broken="ids are forgotten when their messages are settled together")
-def dedup_ends_with_the_parcel(original: Original, admitted: Admitted, target: str, parcel: Parcel) -> None:
+def dedup_ends_with_the_parcel(original: Original, admitted: Admitted, target: str, parcel: Parcel) -> bool:
     known = admitted.of(target)
-    for envelope in parcel.envelopes:
-        del known[envelope.id]
+    for id in parcel.ids:
+        del known[id]
+    return True
 
 
 @plant(
