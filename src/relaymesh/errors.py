@@ -7,6 +7,7 @@ to do) and `retryable` (whether the same call may succeed later, unchanged).
     MeshError
     ├── SenderError            the call was wrong: repeating it unchanged cannot help
     │   ├── InvalidEnvelope        INVALID_MESSAGE
+    │   ├── InvalidValue           INVALID_VALUE
     │   ├── PayloadTooLarge        PAYLOAD_TOO_LARGE
     │   ├── UnknownRecipient       UNKNOWN_RECIPIENT
     │   ├── Conflict               CONFLICT
@@ -47,6 +48,7 @@ __all__ = [
     "FormatTooNew",
     "InvalidEnvelope",
     "InvalidSettings",
+    "InvalidValue",
     "JournalDamaged",
     "JournalPoisoned",
     "LeaseLost",
@@ -89,6 +91,13 @@ class SenderError(MeshError):
 class InvalidEnvelope(SenderError):
     code = "INVALID_MESSAGE"
     default_hint = "nothing was written; correct the named field and send again"
+
+
+class InvalidValue(SenderError):
+    """A value of a call that is no field of a message: a wrong type, or outside its bounds."""
+
+    code = "INVALID_VALUE"
+    default_hint = "nothing was changed; correct the named value and call again"
 
 
 class PayloadTooLarge(SenderError):

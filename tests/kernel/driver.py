@@ -24,6 +24,7 @@ from relaymesh.kernel.commands import (
     Tick,
 )
 from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.decision import Encode
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
@@ -63,14 +64,22 @@ def ids(deliveries: Iterable[Lease | Entry | Receipt]) -> list[str]:
 class Driver:
     """Raises what a step refuses, keeps the records, and remembers the last step."""
 
-    def __init__(self, *, chance: float = 0.0, state: State | None = None, now: int = NOON) -> None:
+    def __init__(
+        self,
+        *,
+        chance: float = 0.0,
+        state: State | None = None,
+        now: int = NOON,
+        encode: Encode = msgspec.msgpack.encode,
+    ) -> None:
         self.chance = chance
+        self.encode = encode
         self.now = now
         self.records: list[AnyRecord] = []
         self.start(state)
 
     def start(self, state: State | None = None) -> Step:
-        self.kernel = Kernel(lambda: self.chance, state)
+        self.kernel = Kernel(lambda: self.chance, state, self.encode)
         return self.do(Start(self.kernel.state.epoch + 1))
 
     def do(self, command: Command) -> Step:

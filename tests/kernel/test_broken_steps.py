@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relaymesh.errors import Closed
-from relaymesh.kernel.commands import Command, Receive, Stop, Tick
+from relaymesh.kernel.commands import Command, Nack, Receive, Stop, Tick
 from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.records import AnyRecord
+from relaymesh.wire.records import encode_record
 from tests.kernel.driver import Driver, replay
 from tests.kernel.durable import durable
 
@@ -53,3 +54,31 @@ def test_after_a_stop_nothing_is_delivered_any_more() -> None:
     mesh.do(Stop())
     with pytest.raises(Closed, match="stopping"):
         mesh.do(Receive(box, Waiter("worker", 1)))
+
+
+def test_a_record_that_cannot_be_written_changes_nothing_and_stops_the_kernel() -> None:
+    """A defect, because commands are checked: here a decision that makes half an emoji of a reason."""
+    mesh = Driver()
+    box = mesh.agent()
+    mesh.send(box, "m")
+    (lease,) = mesh.receive(box)
+    whole = durable(mesh.kernel.state)
+    nack = Nack(lease.token)
+    nack.reason = "\ud83d"
+    with pytest.raises(Closed, match=f"Returned of {box} cannot be written") as caught:
+        mesh.do(nack)
+    assert "nothing of this call was written" in caught.value.hint
+    assert durable(mesh.kernel.state) == whole
+    with pytest.raises(Closed, match="cannot be written"):
+        mesh.do(Tick())
+
+
+def test_a_record_of_a_rare_kind_is_read_back_before_it_is_applied() -> None:
+    mesh = Driver(encode=encode_record)
+    box = mesh.agent()
+    mesh.send(box, "m")
+    (lease,) = mesh.receive(box)
+    nack = Nack(lease.token)
+    nack.delay_ms = 0.5  # type: ignore[assignment]
+    with pytest.raises(Closed, match="Returned of"):
+        mesh.do(nack)

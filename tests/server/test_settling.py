@@ -157,7 +157,7 @@ async def test_the_work_of_a_lost_lease_can_be_told_all_the_same(tmp_path: Path)
         {"nacks": [{}]},
         {"nacks": [{"token": "0.1.1", "delayMs": -1}]},
         {"nacks": [{"token": "0.1.1", "code": ""}]},
-        {"nacks": [{"token": "0.1.1", "reason": "x" * 9_000}]},
+        {"nacks": [{"token": "0.1.1", "code": "x" * 129}]},
         {"extends": [{"token": "0.1.1"}]},
         {"extends": [{"token": "0.1.1", "ms": 0}]},
         {"extends": [{"token": "0.1.1", "ms": 1.5}]},

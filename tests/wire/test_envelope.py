@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaymesh.errors import InvalidEnvelope
-from relaymesh.wire.envelope import build_envelope, envelope_json, iso, parse_delay, parse_priority, shown
+from relaymesh.kernel.bounds import shown
+from relaymesh.wire.envelope import build_envelope, envelope_json, iso, parse_delay, parse_priority
 
 
 def test_on_the_wire_a_message_has_the_protocol_s_names() -> None:

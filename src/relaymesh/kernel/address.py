@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from relaymesh.errors import InvalidEnvelope
+from relaymesh.kernel.bounds import plain_text, shown
 
 DEFAULT_NAMESPACE = "default"
 NAME_LENGTH_MAX = 128
@@ -21,8 +22,7 @@ _PATTERN = re.compile(r"(?:[\w@+-]+|\*)(?:\.(?:[\w@+-]+|\*))*(?:\.\*\*)?\Z|\*\*\
 
 
 def _split(address: str, what: str) -> tuple[str, str]:
-    if not isinstance(address, str):
-        raise InvalidEnvelope(f"{what} must be a string, not {type(address).__name__}")
+    address = plain_text(address, what, InvalidEnvelope)
     namespace, slash, name = address.rpartition("/")
     if not slash:
         namespace = DEFAULT_NAMESPACE
@@ -31,14 +31,14 @@ def _split(address: str, what: str) -> tuple[str, str]:
     if len(name) > NAME_LENGTH_MAX or len(namespace) > NAME_LENGTH_MAX:
         raise InvalidEnvelope(f"{what} is longer than {NAME_LENGTH_MAX} characters: {name[:40]!r}…")
     if not _NAMESPACE.match(namespace):
-        raise InvalidEnvelope(f"{what} has a malformed namespace: {address!r}")
+        raise InvalidEnvelope(f"{what} has a malformed namespace: {shown(address)}")
     return namespace, name
 
 
 def _checked(address: str, what: str, shape: re.Pattern[str], allowed: str) -> str:
     namespace, name = _split(address, what)
     if not shape.match(name):
-        raise InvalidEnvelope(f"{what} {address!r} is malformed", hint=f"use {allowed}")
+        raise InvalidEnvelope(f"{what} {shown(address)} is malformed", hint=f"use {allowed}")
     return f"{namespace}/{name}"
 
 

@@ -1,16 +1,41 @@
-"""Commands: what the shell asks of the kernel. Imperatives; each becomes one `Step`."""
+"""Commands: what the shell asks of the kernel. Imperatives; each becomes one `Step`.
+
+A command checks itself when it is built: types and ranges, by `relaymesh.kernel.bounds`. A command that
+exists is legal, and every record that a decision makes of it can be written and read back. Envelopes are
+checked where they are built (`relaymesh.wire.envelope`); here only that they are envelopes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from relaymesh.errors import InvalidEnvelope, InvalidSettings, InvalidValue
+from relaymesh.kernel.bounds import (
+    ADDRESS_LENGTH_MAX,
+    CODE_LENGTH_MAX,
+    DURATION_MS_MAX,
+    LEASE_MS_MAX,
+    RECEIVE_MAX,
+    TEXT_LENGTH_MAX,
+    TOKEN_MAX,
+    flag,
+    plain_text,
+    shown,
+    sound,
+    text,
+    whole,
+)
 from relaymesh.kernel.dedup import Seen
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.settings import MailboxSettings
+
+EPOCH_MAX = (1 << 23) - 1
+"""So that a token, an epoch and 40 bits, is a signed number of 64 bits."""
+PARTITION_MAX = (1 << 31) - 1
 
 
 class Command(msgspec.Struct, gc=False, eq=False):
@@ -23,11 +48,18 @@ class Start(Command):
     epoch: int
     partition: int = 0
 
+    def __post_init__(self) -> None:
+        self.epoch = whole(self.epoch, "epoch", 0, EPOCH_MAX)
+        self.partition = whole(self.partition, "partition", 0, PARTITION_MAX)
+
 
 class Stop(Command):
     """Last of all: in-process deliveries come back unburned; delayed ones go out if so set."""
 
     deliver_delayed: bool = False
+
+    def __post_init__(self) -> None:
+        flag(self.deliver_delayed, "deliver_delayed")
 
 
 class Tick(Command):
@@ -37,6 +69,10 @@ class Tick(Command):
 class OpenMailbox(Command):
     mailbox: str
     settings: MailboxSettings | None = None
+
+    def __post_init__(self) -> None:
+        self.mailbox = _address(self.mailbox)
+        _check_settings(self.settings, optional=True)
 
 
 class RegisterAgent(Command):
@@ -52,11 +88,25 @@ class RegisterAgent(Command):
     metadata: bytes = b"{}"
     settings: MailboxSettings | None = None
 
+    def __post_init__(self) -> None:
+        self.agent = _address(self.agent, "agent")
+        self.role = text(self.role, "role", 0, TEXT_LENGTH_MAX)
+        self.capabilities = tuple(
+            [text(each, "capability", 1, TEXT_LENGTH_MAX) for each in self.capabilities]
+        )
+        self.protocol = text(self.protocol, "protocol", 0, TEXT_LENGTH_MAX)
+        if type(self.metadata) is not bytes:
+            raise InvalidValue(f"metadata must be the bytes of a JSON object, not {shown(self.metadata)}")
+        _check_settings(self.settings, optional=True)
+
 
 class DrainAgent(Command):
     """A registered agent is to get no new tasks until it registers again. Answers its `Registration`."""
 
     agent: str
+
+    def __post_init__(self) -> None:
+        self.agent = _address(self.agent, "agent")
 
 
 class Subscribe(Command):
@@ -64,9 +114,17 @@ class Subscribe(Command):
     mailbox: str
     settings: MailboxSettings
 
+    def __post_init__(self) -> None:
+        self.pattern = _address(self.pattern, "topic pattern")
+        self.mailbox = _address(self.mailbox)
+        _check_settings(self.settings)
+
 
 class Unsubscribe(Command):
     mailbox: str
+
+    def __post_init__(self) -> None:
+        self.mailbox = _address(self.mailbox)
 
 
 class Send(Command):
@@ -76,12 +134,19 @@ class Send(Command):
     minted: bool = False
     known: Mapping[tuple[str, str], Seen] | None = None
 
+    def __post_init__(self) -> None:
+        _check_groups(self.groups)
+
 
 class Publish(Command):
     topic: str
     envelopes: Sequence[Envelope]
     minted: bool = False
     known: Mapping[tuple[str, str], Seen] | None = None
+
+    def __post_init__(self) -> None:
+        _address(self.topic, "topic")
+        _check_envelopes(self.envelopes)
 
 
 class Receive(Command):
@@ -91,12 +156,26 @@ class Receive(Command):
     waiter: Waiter
     wait: bool = True
 
+    def __post_init__(self) -> None:
+        if self.mailbox.__class__ is not str:
+            self.mailbox = _address(self.mailbox)
+        waiter = self.waiter
+        waiter.max = whole(waiter.max, "the number of deliveries to receive", 0, RECEIVE_MAX)
+        waiter.lease_ms = whole(waiter.lease_ms, "lease_ms", 0, LEASE_MS_MAX)
+        waiter.holder = text(waiter.holder, "holder", 1, ADDRESS_LENGTH_MAX)
+        if waiter.correlation_id is not None:
+            waiter.correlation_id = _correlation(waiter.correlation_id)
+        flag(waiter.remote, "remote")
+
 
 class Forgo(Command):
     """The waiter no longer waits. Answers whether it was still waiting."""
 
     mailbox: str
     waiter: Waiter
+
+    def __post_init__(self) -> None:
+        self.mailbox = _address(self.mailbox)
 
 
 class Expect(Command):
@@ -105,10 +184,18 @@ class Expect(Command):
     mailbox: str
     correlation_id: str
 
+    def __post_init__(self) -> None:
+        self.mailbox = _address(self.mailbox)
+        self.correlation_id = _correlation(self.correlation_id)
+
 
 class Unexpect(Command):
     mailbox: str
     correlation_id: str
+
+    def __post_init__(self) -> None:
+        self.mailbox = _address(self.mailbox)
+        self.correlation_id = _correlation(self.correlation_id)
 
 
 class Ack(Command):
@@ -116,6 +203,10 @@ class Ack(Command):
 
     tokens: Sequence[int]
     drop: bool = False
+
+    def __post_init__(self) -> None:
+        _check_tokens(self.tokens)
+        flag(self.drop, "drop")
 
 
 class Nack(Command):
@@ -129,6 +220,17 @@ class Nack(Command):
     delay_ms: int | None = None
     until: int | None = None
 
+    def __post_init__(self) -> None:
+        self.token = whole(self.token, "token", 0, TOKEN_MAX)
+        self.code = text(self.code, "code", 1, CODE_LENGTH_MAX)
+        self.reason = sound(plain_text(self.reason, "reason"))
+        self.stack = sound(plain_text(self.stack, "stack"))
+        flag(self.retryable, "retryable")
+        if self.delay_ms is not None:
+            self.delay_ms = whole(self.delay_ms, "delay_ms", 0, DURATION_MS_MAX)
+        if self.until is not None:
+            self.until = whole(self.until, "until (in ms)", 0, DURATION_MS_MAX)
+
 
 class Settle(Command):
     """Ack and send in one step: either both happen or neither."""
@@ -138,11 +240,18 @@ class Settle(Command):
     minted: bool = False
     known: Mapping[tuple[str, str], Seen] | None = None
 
+    def __post_init__(self) -> None:
+        self.token = whole(self.token, "token", 0, TOKEN_MAX)
+        _check_groups(self.groups)
+
 
 class Release(Command):
     """Deliveries that nobody received: back as if never granted."""
 
     tokens: Sequence[int]
+
+    def __post_init__(self) -> None:
+        _check_tokens(self.tokens)
 
 
 class Extend(Command):
@@ -151,12 +260,20 @@ class Extend(Command):
     token: int
     ms: int
 
+    def __post_init__(self) -> None:
+        self.token = whole(self.token, "token", 0, TOKEN_MAX)
+        self.ms = whole(self.ms, "the extension in ms", 0, LEASE_MS_MAX)
+
 
 class Complete(Command):
     """The work of a lost lease is done all the same: its next delivery is acked unseen."""
 
     mailbox: str
     sequence: int
+
+    def __post_init__(self) -> None:
+        self.mailbox = _address(self.mailbox)
+        self.sequence = whole(self.sequence, "sequence", 0, TOKEN_MAX)
 
 
 class Redrive(Command):
@@ -166,9 +283,17 @@ class Redrive(Command):
     to: str | None = None
     edit: Callable[[Envelope], Envelope] | None = None
 
+    def __post_init__(self) -> None:
+        self.letters = _letters(self.letters)
+        if self.to is not None:
+            self.to = _address(self.to, "recipient")
+
 
 class PurgeDeadLetters(Command):
     letters: Sequence[tuple[str, int]]
+
+    def __post_init__(self) -> None:
+        self.letters = _letters(self.letters)
 
 
 class Reprioritise(Command):
@@ -178,6 +303,12 @@ class Reprioritise(Command):
     ids: frozenset[str] | None
     priority: int
 
+    def __post_init__(self) -> None:
+        self.mailbox = _address(self.mailbox)
+        self.priority = whole(self.priority, "priority", 1, 5)
+        if self.ids is not None:
+            self.ids = frozenset([plain_text(id, "id") for id in self.ids])
+
 
 class SetBreaker(Command):
     """Open a mailbox's circuit breaker until it is closed by hand, or close it. Writes no record."""
@@ -185,11 +316,60 @@ class SetBreaker(Command):
     mailbox: str
     open: bool
 
+    def __post_init__(self) -> None:
+        self.mailbox = _address(self.mailbox)
+        flag(self.open, "open")
+
 
 class ForceDelayed(Command):
     """Make delayed messages due now. Answers how many."""
 
     mailbox: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.mailbox is not None:
+            self.mailbox = _address(self.mailbox)
+
 
 Outcome = Literal["retrying", "deferred", "dead_letter", "dropped", "success"]
+
+
+def _address(value: Any, what: str = "mailbox") -> str:
+    """An address is made by `relaymesh.kernel.address`; here it is only kept from being something else."""
+    return text(value, what, 1, ADDRESS_LENGTH_MAX)
+
+
+def _correlation(value: Any) -> str:
+    return text(value, "correlation_id", 1, TEXT_LENGTH_MAX)
+
+
+def _check_settings(settings: Any, *, optional: bool = False) -> None:
+    if not (settings.__class__ is MailboxSettings or (optional and settings is None)):
+        raise InvalidSettings(f"settings must be MailboxSettings, not {shown(settings)}")
+
+
+def _check_groups(groups: Any) -> None:
+    for address, envelopes in groups:
+        if address.__class__ is not str:
+            raise InvalidEnvelope(f"a recipient must be a string, not {shown(address)}")
+        _check_envelopes(envelopes)
+
+
+def _check_envelopes(envelopes: Any) -> None:
+    for envelope in envelopes:
+        if envelope.__class__ is not Envelope:
+            raise InvalidEnvelope(f"a message must be an envelope, not {shown(envelope)}")
+
+
+def _check_tokens(tokens: Any) -> None:
+    """A token that was never given out is stale and needs no bounds; what is no number is a mistake."""
+    for token in tokens:
+        if token.__class__ is not int:
+            raise InvalidValue(f"a lease token must be a whole number, not {shown(token)}")
+
+
+def _letters(letters: Any) -> list[tuple[str, int]]:
+    return [
+        (_address(mailbox), whole(dead_sequence, "dead letter", 0, TOKEN_MAX))
+        for mailbox, dead_sequence in letters
+    ]

@@ -6,11 +6,16 @@ SDK maps exception classes to codes at the edge. A code that has no row uses `ot
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
+
+from relaymesh.errors import InvalidSettings
+from relaymesh.kernel.bounds import RETRIES_MAX, flag, one_of, whole
 
 Exit = Literal["dead_letter", "drop", "success"]
+EXITS: tuple[Exit, ...] = get_args(Exit)
 
 
 class Rule(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -22,6 +27,11 @@ class Rule(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Where it ends when no retry is left."""
     alert: bool = False
     """Whether ending there is worth waking somebody."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "retries", whole(self.retries, "retries", 0, RETRIES_MAX, InvalidSettings))
+        force_setattr(self, "exit", one_of(self.exit, "exit", EXITS, InvalidSettings))
+        force_setattr(self, "alert", flag(self.alert, "alert", InvalidSettings))
 
 
 TIMEOUT = "timeout"

@@ -12,21 +12,42 @@ from relaymesh.kernel.records import AnyRecord
 from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Ended, Step
 
+Encode = Callable[[AnyRecord], bytes]
+
+
+class Unwritable(Exception):
+    """A decision made a record that cannot be written: a defect, because commands are checked."""
+
+    def __init__(self, record: AnyRecord, error: Exception) -> None:
+        of = getattr(record, "mailbox", "the mesh")
+        super().__init__(f"the record {type(record).__name__} of {of} cannot be written ({error!r})")
+
 
 class Decision:
     """Passed to every function that decides. `emit` is the only way to change durable state."""
 
-    __slots__ = ("chance", "now", "state", "step")
+    __slots__ = ("chance", "encode", "now", "state", "step")
 
-    def __init__(self, state: State, step: Step, now: int, chance: Callable[[], float]) -> None:
+    def __init__(
+        self, state: State, step: Step, now: int, chance: Callable[[], float], encode: Encode
+    ) -> None:
         self.state = state
         self.step = step
         self.now = now
         self.chance = chance
+        self.encode = encode
 
     def emit(self, record: AnyRecord) -> Any:
-        """The record happened: apply it and keep it for the journal. Answers `apply`'s detail."""
+        """Encode the record, apply it and keep it for the journal. Returns `apply`'s detail.
+
+        Encoded first: a record that cannot be written must not change the state.
+        """
+        try:
+            encoded = self.encode(record)
+        except Exception as error:
+            raise Unwritable(record, error) from error
         detail = self.state.apply(record)
+        self.step.encoded.append(encoded)
         self.step.records.append(record)
         self.step.details.append(detail)
         return detail

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from relaymesh.errors import Closed, MeshError
 from relaymesh.kernel import admission, delivery, gate, leases, lifecycle, redrive, registry, settlement
 from relaymesh.kernel.commands import (
@@ -43,13 +45,18 @@ from relaymesh.kernel.commands import (
     Unexpect,
     Unsubscribe,
 )
-from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.decision import Decision, Encode, Unwritable
 from relaymesh.kernel.records import AnyRecord
 from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Step
 
 BROKEN_HINT = (
     "open the mesh again: what was receipted is in the journal; report this if nobody interrupted it"
+)
+
+UNWRITABLE_HINT = (
+    "nothing of this call was written; open the mesh again: what was receipted is in the journal."
+    " Report this: it is a defect of RelayMesh, not of your disk"
 )
 
 DECISIONS: dict[type[Command], Callable[[Decision, Any], Any]] = {
@@ -82,11 +89,17 @@ DECISIONS: dict[type[Command], Callable[[Decision, Any], Any]] = {
 
 
 class Kernel:
-    """One partition's state machine. `chance` gives uniform numbers in [0, 1) for jitter."""
+    """One partition's state machine. `chance` gives uniform numbers in [0, 1) for jitter.
 
-    def __init__(self, chance: Callable[[], float], state: State | None = None) -> None:
+    `encode` makes the bytes of a record, before it is applied.
+    """
+
+    def __init__(
+        self, chance: Callable[[], float], state: State | None = None, encode: Encode = msgspec.msgpack.encode
+    ) -> None:
         self.state = State() if state is None else state
         self.chance = chance
+        self.encode = encode
         self._now = self.state.now
         self._broken: BaseException | None = None
 
@@ -97,12 +110,12 @@ class Kernel:
     def step(self, command: Command, now: int) -> Step:
         """Decide one command at mesh time `now` (ms, never going back: an earlier one counts as the last)."""
         if self._broken is not None:
-            raise Closed(f"the kernel stopped in the middle of a step: {self._broken!r}", hint=BROKEN_HINT)
+            raise self.failure
         state = self.state
         decide = DECISIONS[command.__class__]
         now = self._now = max(now, self._now, state.now)
-        step = Step(state.sequence, [], [])
-        decision = Decision(state, step, now, self.chance)
+        step = Step(state.sequence, [], [], [])
+        decision = Decision(state, step, now, self.chance, self.encode)
         try:
             lifecycle.let_time_pass(decision)
             step.written = step.synced = 0
@@ -113,10 +126,25 @@ class Kernel:
                 decision.after_sync()  # a refusal waits for what it saw
             if state.wanted and not state.stopped:
                 delivery.serve_waiters(decision)
+        except Unwritable as error:
+            self._broken = error
+            raise self.failure from error
         except BaseException as error:
             self._broken = error
             raise
         return step
+
+    @property
+    def broken(self) -> bool:
+        """A step ended in the middle: no further step is possible."""
+        return self._broken is not None
+
+    @property
+    def failure(self) -> Closed:
+        """What every call is told after that."""
+        if isinstance(self._broken, Unwritable):
+            return Closed(f"the mesh stopped: {self._broken}", hint=UNWRITABLE_HINT)
+        return Closed(f"the kernel stopped in the middle of a step: {self._broken!r}", hint=BROKEN_HINT)
 
     def pause_reclaim(self, until: int) -> None:
         """Let no lease run out before `until`. Volatile: for a clock that has just jumped."""

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from relaymesh.errors import InvalidSettings
-from relaymesh.kernel.contract import Contract
+from relaymesh.kernel.bounds import (
+    BYTES_MAX,
+    CODE_LENGTH_MAX,
+    COUNT_MAX,
+    LEASE_MS_MAX,
+    RETRIES_MAX,
+    flag,
+    one_of,
+    real,
+    shown,
+    text,
+    whole,
+)
+from relaymesh.kernel.contract import Contract, Rule
 
 ScheduleName = Literal["weighted", "strict", "fifo"]
 Semantics = Literal["at_least_once", "at_most_once", "exactly_once"]
@@ -17,6 +31,8 @@ LEASE_MS_BY_PRIORITY = (0, 5_000, 10_000, 30_000, 60_000, 60_000)
 """Lease by priority 1..5 (index 0 is unused): 5, 10, 30, 60, 60 s."""
 
 RATE_PER_S_MAX = 1_000_000
+BACKOFF_MS_MAX = 300_000
+CONTRACT_ROWS_MAX = 1_000
 
 
 class MailboxSettings(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
@@ -72,33 +88,62 @@ class MailboxSettings(msgspec.Struct, array_like=True, frozen=True, gc=False, om
     """Deliveries at once when it was quiet before; 0 is one second's worth, and at least one."""
 
     def __post_init__(self) -> None:
-        for name in ("capacity", "capacity_bytes", "max_consecutive_high"):
-            if getattr(self, name) < 1:
-                raise InvalidSettings(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("lease_ms", "backoff_ms_base", "max_deferrals"):
-            if getattr(self, name) < 0:
-                raise InvalidSettings(f"{name} must not be negative, not {getattr(self, name)}")
-        if self.max_retries is not None and self.max_retries < 0:
-            raise InvalidSettings(f"max_retries must not be negative, not {self.max_retries}")
-        if not self.backoff_ms_base <= self.backoff_ms_cap <= 300_000:
+        for name, (least, most) in WHOLE_BOUNDS.items():
+            force_setattr(self, name, whole(getattr(self, name), name, least, most, InvalidSettings))
+        for name, highest in REAL_BOUNDS.items():
+            force_setattr(self, name, real(getattr(self, name), name, 0.0, highest, InvalidSettings))
+        for name, allowed in CHOICES.items():
+            force_setattr(self, name, one_of(getattr(self, name), name, allowed, InvalidSettings))
+        for name in FLAGS:
+            flag(getattr(self, name), name, InvalidSettings)
+        if self.max_retries is not None:
+            retries = whole(self.max_retries, "max_retries", 0, RETRIES_MAX, InvalidSettings)
+            force_setattr(self, "max_retries", retries)
+        if self.backoff_ms_base > self.backoff_ms_cap:
             raise InvalidSettings("backoff_ms_cap must lie between backoff_ms_base and 300000 (5 minutes)")
-        if not 0 <= self.backoff_jitter <= 1:
-            raise InvalidSettings("backoff_jitter must lie between 0 and 1")
-        self._check_limits()
-
-    def _check_limits(self) -> None:
-        if not 0 <= self.breaker_retry_rate <= 1:
-            raise InvalidSettings("breaker_retry_rate must lie between 0 and 1 (0.05 is 5%)")
-        for name in ("breaker_window_ms", "breaker_open_ms", "breaker_min_outcomes", "breaker_probes"):
-            if getattr(self, name) < 1:
-                raise InvalidSettings(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("breaker_failures", "rate_burst"):
-            if getattr(self, name) < 0:
-                raise InvalidSettings(f"{name} must not be negative, not {getattr(self, name)}")
-        if not 0 <= self.rate_per_s <= RATE_PER_S_MAX:
-            raise InvalidSettings(
-                f"rate_per_s must lie between 0 (no limit) and {RATE_PER_S_MAX}, not {self.rate_per_s}"
-            )
+        if self.contract is not None:
+            force_setattr(self, "contract", _checked_contract(self.contract))
 
     def lease_for(self, priority: int) -> int:
         return self.lease_ms or LEASE_MS_BY_PRIORITY[priority]
+
+
+WHOLE_BOUNDS: dict[str, tuple[int, int]] = {
+    "capacity": (1, COUNT_MAX),
+    "capacity_bytes": (1, BYTES_MAX),
+    "max_consecutive_high": (1, COUNT_MAX),
+    "lease_ms": (0, LEASE_MS_MAX),
+    "backoff_ms_base": (0, BACKOFF_MS_MAX),
+    "backoff_ms_cap": (0, BACKOFF_MS_MAX),
+    "max_deferrals": (0, RETRIES_MAX),
+    "breaker_window_ms": (1, LEASE_MS_MAX),
+    "breaker_min_outcomes": (1, COUNT_MAX),
+    "breaker_failures": (0, COUNT_MAX),
+    "breaker_open_ms": (1, LEASE_MS_MAX),
+    "breaker_probes": (1, COUNT_MAX),
+    "rate_burst": (0, COUNT_MAX),
+}
+"""Settings that are whole numbers: the least and the most. `max_retries` may also be None."""
+REAL_BOUNDS = {"backoff_jitter": 1.0, "breaker_retry_rate": 1.0, "rate_per_s": float(RATE_PER_S_MAX)}
+"""Settings that are numbers from 0 to this."""
+CHOICES: dict[str, tuple[str, ...]] = {
+    "schedule": get_args(ScheduleName),
+    "delivery_semantics": get_args(Semantics),
+    "overflow": get_args(Overflow),
+}
+FLAGS = ("ordered", "halt_on_dead_letter", "breaker")
+
+
+def _checked_contract(contract: Any) -> Contract:
+    """A contract of its own: what the caller does with the one it gave changes nothing here."""
+    if not isinstance(contract, dict):
+        raise InvalidSettings(f"contract must map error codes to rules, not {shown(contract)}")
+    if len(contract) > CONTRACT_ROWS_MAX:
+        raise InvalidSettings(f"a contract has at most {CONTRACT_ROWS_MAX} rows, not {len(contract)}")
+    checked: Contract = {}
+    for code, rule in contract.items():
+        name = text(code, "an error code of the contract", 1, CODE_LENGTH_MAX, InvalidSettings)
+        if not isinstance(rule, Rule):
+            raise InvalidSettings(f"the contract maps {shown(name)} to {shown(rule)}; it must be a Rule")
+        checked[name] = Rule(rule.retries, rule.exit, rule.alert)
+    return checked

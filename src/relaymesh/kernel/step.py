@@ -79,6 +79,8 @@ class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it 
 
     base: int
     records: list[AnyRecord]
+    encoded: list[bytes]
+    """Each record as the journal keeps it."""
     details: list[Any]
     result: Any = None
     error: MeshError | None = None

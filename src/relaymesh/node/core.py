@@ -34,7 +34,7 @@ from relaymesh.kernel.step import Delivered, Step
 from relaymesh.node.clock import Latch, MeshTime
 from relaymesh.node.outcome import log_step
 from relaymesh.store.projection import Projection
-from relaymesh.wire.records import encode_records
+from relaymesh.wire.records import join_records
 
 LIGHT = frozenset({Granted, Acked, Dropped})
 LIGHT_RECORDS_MAX = 50
@@ -108,7 +108,8 @@ class Core:
         self.time = mesh_time
         self.waits_for_sync = waits_for_sync
         """False when a receipt leaves after the write (`batched`, `memory`)."""
-        self.written = self.synced = kernel.state.sequence
+        self.written = self.synced = self.through = kernel.state.sequence
+        """Every event below `through` was decided; nothing of a step that failed lies below it."""
         self.failure: MeshError | None = None
         self.on_release: Callable[[list[tuple[Ticket, MeshError | None]]], None] = _release_here
         self.on_timer: Callable[[], None] = _nothing
@@ -123,6 +124,7 @@ class Core:
         self._syncing = threading.Lock()
         self._process = os.getpid()
         self._records: list[AnyRecord] = []
+        self._encoded: list[bytes] = []
         self._projections: list[Projection] = []
         self._unprojected: deque[tuple[int, list[Projection], int]] = deque()
         self._project = project
@@ -137,11 +139,23 @@ class Core:
         now = self.time.now()
         if now >= self.timer_at:
             self.on_due(now)
+        try:
+            step = self._decide(command, now)
+        except BaseException:
+            if self.kernel.broken:
+                self._stop_broken()
+            raise
+        if step.ended is not None or step.arrived is not None or step.moved is not None:
+            log_step(step)
+        return step
+
+    def _decide(self, command: Command, now: int) -> Step:
         with self._lock:
             self._check_alive()
             step = self.kernel.step(command, now)
             if step.records:
                 self._collect(step)
+                self.through = self.kernel.state.sequence
             if step.delivered is not None:
                 self._tickets.extend([_addressed(delivered) for delivered in step.delivered])
             if step.freed and self._room_latches:
@@ -152,12 +166,19 @@ class Core:
             if next_at < self.timer_at:
                 self.timer_at = next_at  # so that `on_due` comes before it, also if housekeeping sleeps on
                 self.on_timer()
-        if step.ended is not None or step.arrived is not None or step.moved is not None:
-            log_step(step)
         return step
+
+    def _stop_broken(self) -> None:
+        """The kernel ended in the middle of a step. What was decided before is written; then all ends."""
+        try:
+            self.sync()
+        except MeshError:
+            return  # the core is dead already, and those who wait were told
+        self.shut(self.kernel.failure)
 
     def _collect(self, step: Step) -> None:
         self._records.extend(step.records)
+        self._encoded.extend(step.encoded)
         if self._project is not None:
             base = step.base
             for record, detail in zip(step.records, step.details, strict=True):
@@ -180,7 +201,7 @@ class Core:
         """Look at the state, and learn the sequence that must be durable before the answer may leave."""
         self._check_usable()
         with self._lock:
-            return look(self.kernel), self.kernel.state.sequence
+            return look(self.kernel), self.through
 
     # -- committing ---------------------------------------------------------------------------
 
@@ -268,17 +289,18 @@ class Core:
             taken = self._take()
         self._write_frame(*taken)
 
-    def _take(self) -> tuple[list[AnyRecord], list[Projection], int]:
+    def _take(self) -> tuple[list[bytes], list[Projection], int]:
         """What waits to be written, and the sequence behind it."""
-        records, self._records = self._records, []
+        encoded, self._encoded = self._encoded, []
+        self._records = []
         projections, self._projections = self._projections, []
-        return records, projections, self.kernel.state.sequence
+        return encoded, projections, self.through
 
-    def _write_frame(self, records: list[AnyRecord], projections: list[Projection], through: int) -> None:
-        if records:
+    def _write_frame(self, encoded: list[bytes], projections: list[Projection], through: int) -> None:
+        if encoded:
             events = through - self.written
             try:
-                self.journal.append(encode_records(records), events, self.time.wall_ns())
+                self.journal.append(join_records(encoded), events, self.time.wall_ns())
             except Exception as error:
                 raise self._die(error) from error
             except BaseException as error:
@@ -314,7 +336,7 @@ class Core:
     @property
     def unsynced(self) -> int:
         """Events written but not yet durable, or not yet written."""
-        return self.kernel.state.sequence - self.synced
+        return self.through - self.synced
 
     # -- handing over -------------------------------------------------------------------------
 
@@ -376,7 +398,7 @@ class Core:
 
     def _check_alive(self) -> None:
         if self.failure is not None:
-            raise type(self.failure)(self.failure.message)
+            raise type(self.failure)(self.failure.message, hint=self.failure.hint)
 
     def _die(self, error: BaseException) -> MeshError:
         """The journal failed: nobody waits any longer, and the outcome of what was pending is unknown."""

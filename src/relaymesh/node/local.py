@@ -184,7 +184,7 @@ class LocalSession(InProcess):
             self._abandon(mailbox, receiver)
             raise
         if receiver.error is not None:
-            raise type(receiver.error)(receiver.error.message)
+            raise type(receiver.error)(receiver.error.message, hint=receiver.error.hint)
         return receiver.leases
 
     def pull(self, mailbox: str, max: int, arrived: Arrival) -> Pull:

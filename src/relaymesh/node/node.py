@@ -31,6 +31,7 @@ from relaymesh.node.retention import drop_old_segments
 from relaymesh.node.rng import Rng, system_rng
 from relaymesh.node.settings import MeshSettings
 from relaymesh.wire.ids import IdMint, made_otherwise
+from relaymesh.wire.records import encode_record
 from relaymesh.wire.snapshot import encode_piece
 
 log = logging.getLogger("relaymesh.node")
@@ -91,7 +92,7 @@ class Node:
         self.store = self.opened.store if self.opened else None
         self.projector = self._projector(background)
         self.core = Core(
-            Kernel(self.rng.random, state),
+            Kernel(self.rng.random, state, encode_record),
             journal,
             self.time,
             waits_for_sync=settings.durability == "synced",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import Empty, LeaseLost, NoAnswer
+from relaymesh.errors import Empty, InvalidValue, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
+from relaymesh.kernel.bounds import COUNT_MAX, RECEIVE_MAX, patience, shown, whole
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.receipt import Receipt
+from relaymesh.wire.envelope import check_text
 
 if TYPE_CHECKING:
     from relaymesh.sdk.mesh import Mesh
@@ -38,7 +40,8 @@ class Inbox:
 
     def receive_many(self, max: int, timeout: float | None = 0) -> list[Delivery]:
         """Up to `max` deliveries, as soon as there is one; a list, maybe empty."""
-        return self._deliveries(self._mesh._session.receive(self.address, max, timeout))
+        most = whole(max, "max", 1, RECEIVE_MAX)
+        return self._deliveries(self._mesh._session.receive(self.address, most, patience(timeout)))
 
     def _deliveries(self, leases: Sequence[Lease]) -> list[Delivery]:
         mesh = self._mesh
@@ -47,7 +50,7 @@ class Inbox:
 
     def peek(self, limit: int = 100) -> list[Entry]:
         """What is pending, in the order of acceptance, without taking it."""
-        return self._mesh._session.peek(self.address, limit)
+        return self._mesh._session.peek(self.address, whole(limit, "limit", 0, COUNT_MAX))
 
     def open_breaker(self) -> None:
         """Give nothing out until `close_breaker` or the next start: messages wait, and none fails."""
@@ -129,7 +132,7 @@ class Agent(Inbox):
         mesh = self._mesh
         session = mesh._session
         batch = Batch(self.address, messages, session.new_ids, mesh._limit, mesh._names)
-        return batch.receipts(session.send(batch.groups, batch.minted, timeout))
+        return batch.receipts(session.send(batch.groups, batch.minted, patience(timeout)))
 
     def publish(self, topic: str, content: Any, **fields: Any) -> Receipt:
         """Publish as this agent; see `Mesh.publish`."""
@@ -142,12 +145,14 @@ class Agent(Inbox):
         comes later arrives as an ordinary message.
         """
         session = self._mesh._session
-        correlation = fields.pop("correlation_id", None) or session.new_ids(1)[0]
+        wait_s = patience(timeout)
+        given = fields.pop("correlation_id", None)
+        correlation = session.new_ids(1)[0] if given is None else check_text(given, "correlation_id")
         session.expect(self.address, correlation)
         try:
             fields = {"id": correlation, "reply_to": self.address, **fields}
             receipt = self.send(to, content, type="question", correlation_id=correlation, **fields)
-            leases = session.receive(self.address, 1, timeout, correlation)
+            leases = session.receive(self.address, 1, wait_s, correlation)
             if not leases:
                 raise NoAnswer(f"{to} did not answer question {receipt.id} within {timeout} s")
             answer = self._deliveries(leases)[0]
@@ -163,6 +168,8 @@ class Agent(Inbox):
         A question that is settled already (at_most_once) is answered with an ordinary send.
         """
         mesh = self._mesh
+        if not isinstance(delivery, Delivery):
+            raise InvalidValue(f"an answer needs the delivery that it answers, not {shown(delivery)}")
         to, reply = delivery._answer()
         item = {"to": to, "content": content, **reply, **fields}
         if delivery._settled:

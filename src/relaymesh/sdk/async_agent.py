@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import Empty, LeaseLost, NoAnswer
+from relaymesh.errors import Empty, InvalidValue, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
+from relaymesh.kernel.bounds import COUNT_MAX, RECEIVE_MAX, patience, shown, whole
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.sdk.agent import checked_answer
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import AsyncDelivery
 from relaymesh.sdk.receipt import Receipt
+from relaymesh.wire.envelope import check_text
 
 if TYPE_CHECKING:
     from relaymesh.sdk.async_mesh import AsyncMesh
@@ -39,7 +41,8 @@ class AsyncInbox:
 
     async def receive_many(self, max: int, timeout: float | None = 0) -> list[AsyncDelivery]:
         """Up to `max` deliveries, as soon as there is one; a list, maybe empty."""
-        return self._deliveries(await self._mesh._session.receive(self.address, max, timeout))
+        most = whole(max, "max", 1, RECEIVE_MAX)
+        return self._deliveries(await self._mesh._session.receive(self.address, most, patience(timeout)))
 
     def _deliveries(self, leases: Sequence[Lease]) -> list[AsyncDelivery]:
         mesh = self._mesh
@@ -48,7 +51,7 @@ class AsyncInbox:
 
     async def peek(self, limit: int = 100) -> list[Entry]:
         """What is pending, in the order of acceptance, without taking it."""
-        return await self._mesh._session.peek(self.address, limit)
+        return await self._mesh._session.peek(self.address, whole(limit, "limit", 0, COUNT_MAX))
 
     async def open_breaker(self) -> None:
         """Give nothing out until `close_breaker` or the next start: messages wait, and none fails."""
@@ -85,7 +88,7 @@ class AsyncAgent(AsyncInbox):
         mesh = self._mesh
         session = mesh._session
         batch = Batch(self.address, messages, session.new_ids, mesh._limit, mesh._names)
-        return batch.receipts(await session.send(batch.groups, batch.minted, timeout))
+        return batch.receipts(await session.send(batch.groups, batch.minted, patience(timeout)))
 
     async def publish(self, topic: str, content: Any, **fields: Any) -> Receipt:
         """Publish as this agent; see `AsyncMesh.publish`."""
@@ -94,12 +97,14 @@ class AsyncAgent(AsyncInbox):
     async def ask(self, to: str, content: Any, timeout: float | None = 60, **fields: Any) -> AsyncDelivery:
         """Send a question and wait for its answer, which is acked already. Raises `NoAnswer`."""
         session = self._mesh._session
-        correlation = fields.pop("correlation_id", None) or session.new_ids(1)[0]
+        wait_s = patience(timeout)
+        given = fields.pop("correlation_id", None)
+        correlation = session.new_ids(1)[0] if given is None else check_text(given, "correlation_id")
         await session.expect(self.address, correlation)
         try:
             fields = {"id": correlation, "reply_to": self.address, **fields}
             receipt = await self.send(to, content, type="question", correlation_id=correlation, **fields)
-            leases = await session.receive(self.address, 1, timeout, correlation)
+            leases = await session.receive(self.address, 1, wait_s, correlation)
             if not leases:
                 raise NoAnswer(f"{to} did not answer question {receipt.id} within {timeout} s")
             answer = self._deliveries(leases)[0]
@@ -112,6 +117,8 @@ class AsyncAgent(AsyncInbox):
     async def answer(self, delivery: AsyncDelivery, content: Any, **fields: Any) -> Receipt:
         """Ack a question and send its answer, in one step: both are durable, or neither."""
         mesh = self._mesh
+        if not isinstance(delivery, AsyncDelivery):
+            raise InvalidValue(f"an answer needs the delivery that it answers, not {shown(delivery)}")
         to, reply = delivery._answer()
         item = {"to": to, "content": content, **reply, **fields}
         if delivery._settled:

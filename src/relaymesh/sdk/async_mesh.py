@@ -10,12 +10,13 @@ from typing import Any, Unpack
 
 from relaymesh.client.settings import Transport
 from relaymesh.errors import Closed
+from relaymesh.kernel.bounds import patience
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
 from relaymesh.sdk.async_agent import AsyncAgent, AsyncHandler, AsyncSubscription
 from relaymesh.sdk.async_pool import AsyncWorkerPool
-from relaymesh.sdk.compose import compose_all
-from relaymesh.sdk.delivery import AsyncDelivery, mark_settled
+from relaymesh.sdk.compose import chosen_ids, compose_all
+from relaymesh.sdk.delivery import AsyncDelivery, checked_deliveries, mark_settled
 from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, redriven, select
 from relaymesh.sdk.mesh import (
     HANDLERS_STOP_S,
@@ -176,11 +177,12 @@ class AsyncMesh:
         envelopes, notes, minted = compose_all(
             origin, messages, self._session.new_ids, self._limit, self._names
         )
-        return receipts_of(await self._session.publish(address, envelopes, minted, timeout), notes)
+        return receipts_of(await self._session.publish(address, envelopes, minted, patience(timeout)), notes)
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery], *, durable: bool = False) -> None:
         """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
-        tokens = [delivery._lease.token for delivery in deliveries if not delivery._settled]
+        deliveries = checked_deliveries(deliveries, AsyncDelivery)
+        tokens = [each._lease.token for each in deliveries if not each._settled]
         mark_settled(deliveries, await self._session.ack(tokens, durable=durable))
 
     # -- looking after it
@@ -214,7 +216,7 @@ class AsyncMesh:
 
     async def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
         """Give pending messages of an agent another priority; all of them, or those with these ids."""
-        chosen = None if ids is None else frozenset(ids)
+        chosen = None if ids is None else chosen_ids(ids)
         return await self._session.reprioritise(self._names.agent(name), chosen, parse_priority(priority))
 
     async def deliver_due(self) -> int:

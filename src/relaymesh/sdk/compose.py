@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from relaymesh.errors import InvalidEnvelope
+from relaymesh.kernel.bounds import plain_text, shown
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt as KernelReceipt
 from relaymesh.sdk.names import Names
@@ -44,13 +45,13 @@ class Batch:
         group: list[Envelope] = []
         positions: list[int] = []
         last_to: object = self
-        ids = new_ids(len(items))
+        ids = new_ids(_count(items))
         for i, item in enumerate(items):
             try:
-                to, content = item["to"], item["content"]
-            except (KeyError, TypeError):
+                to, content, plain = item["to"], item["content"], len(item) == 2
+            except Exception:
                 raise InvalidEnvelope(f"message {i} needs 'to' and 'content'") from None
-            if len(item) == 2:
+            if plain:
                 data, encoding = encode_content(content, limit)
                 envelope = Envelope(ids[i], sender, data, encoding)
             else:
@@ -85,12 +86,26 @@ class Batch:
         return receipts_of(given, self.notes)
 
 
+def _count(messages: Any) -> int:
+    """How many messages a batch has. A text and a dict are no batches."""
+    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes, bytearray)):
+        raise InvalidEnvelope(f"messages must be a list of dicts, not {shown(messages)}")
+    return len(messages)
+
+
+def chosen_ids(ids: Any) -> frozenset[str]:
+    """Ids that a caller names, as a set."""
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Collection):
+        raise InvalidEnvelope(f"ids must be a list of strings, not {shown(ids)}")
+    return frozenset([plain_text(id, "id", InvalidEnvelope) for id in ids])
+
+
 def checked_fields(i: int, item: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The content of message `i`, and its other fields, none of them unknown."""
     try:
         fields = dict(item)
         content = fields.pop("content")
-    except (KeyError, TypeError, ValueError):
+    except Exception:
         raise InvalidEnvelope(f"message {i} needs 'content'") from None
     unknown = fields.keys() - OPTIONS - {"to"}
     if unknown:
@@ -118,7 +133,7 @@ def compose_all(
     sender: str, messages: Sequence[Mapping[str, Any]], new_ids: NewIds, limit: int, names: Names
 ) -> tuple[list[Envelope], dict[int, str], bool]:
     """Envelopes for one topic, notes on odd delays by position, and whether all ids were made here."""
-    ids = new_ids(len(messages))
+    ids = new_ids(_count(messages))
     envelopes = []
     notes: dict[int, str] = {}
     minted = True

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from relaymesh.errors import LeaseLost
+from relaymesh.errors import InvalidValue, LeaseLost
+from relaymesh.kernel.bounds import LEASE_MS_MAX, shown, whole
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.contract import OTHER
 from relaymesh.kernel.entry import Lease, format_token
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.sdk.outcome import Drop, FailureTable, Outcome, stack_of, until_ms
+from relaymesh.sdk.outcome import Drop, FailureTable, Outcome, stack_of, text_of, until_ms
 from relaymesh.wire.content import decode_content
 from relaymesh.wire.envelope import when
 
@@ -149,12 +150,14 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
         until: datetime | float | None,
     ) -> Nack:
         if isinstance(error, BaseException):
-            reason, stack = f"{type(error).__name__}: {error}", stack_of(error)
-            code = code or self._table.code_of(error)
+            reason, stack = f"{type(error).__name__}: {text_of(error)}", stack_of(error)
+            code = self._table.code_of(error) if code is None else code
         else:
-            reason, stack = error or "", ""
+            reason, stack = "" if error is None else error, ""
         moment = None if until is None else until_ms(until)
-        return Nack(self._lease.token, code or OTHER, reason, stack, retryable, delay_ms, moment)
+        return Nack(
+            self._lease.token, OTHER if code is None else code, reason, stack, retryable, delay_ms, moment
+        )
 
     def _answer(self) -> tuple[str, dict[str, Any]]:
         """Where an answer goes, and the fields that make it one."""
@@ -206,7 +209,7 @@ class Delivery(_Delivery):
 
     def extend(self, ms: int) -> datetime:
         """Hold the lease for `ms` milliseconds from now. Writes no record."""
-        self._lease.deadline = self._mesh._session.extend(self._lease.token, ms)
+        self._lease.deadline = self._mesh._session.extend(self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX))
         return self.deadline
 
     def __enter__(self) -> Delivery:
@@ -282,7 +285,9 @@ class AsyncDelivery(_Delivery):
         return state
 
     async def extend(self, ms: int) -> datetime:
-        self._lease.deadline = await self._mesh._session.extend(self._lease.token, ms)
+        self._lease.deadline = await self._mesh._session.extend(
+            self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX)
+        )
         return self.deadline
 
     async def __aenter__(self) -> AsyncDelivery:
@@ -319,6 +324,21 @@ class AsyncDelivery(_Delivery):
             await self.drop()
             return
         await self._tell(self._table.nack(self._lease.token, error))
+
+
+AnyDelivery = TypeVar("AnyDelivery", Delivery, AsyncDelivery)
+
+
+def checked_deliveries(given: Iterable[AnyDelivery], kind: type[AnyDelivery]) -> list[AnyDelivery]:
+    """A list of its own, of deliveries and of nothing else."""
+    try:
+        deliveries = list(given)
+    except Exception as error:
+        raise InvalidValue(f"ack_many takes a list of deliveries, not {shown(given)}") from error
+    for delivery in deliveries:
+        if delivery.__class__ is not kind:
+            raise InvalidValue(f"ack_many takes a list of deliveries, and {shown(delivery)} is none")
+    return deliveries
 
 
 def mark_settled(deliveries: Sequence[Any], stale: Sequence[int]) -> None:

@@ -9,11 +9,12 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from relaymesh.client.settings import Transport
+from relaymesh.kernel.bounds import patience
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
 from relaymesh.sdk.agent import Agent, Handler, Subscription
-from relaymesh.sdk.compose import compose_all
-from relaymesh.sdk.delivery import Delivery, mark_settled
+from relaymesh.sdk.compose import chosen_ids, compose_all
+from relaymesh.sdk.delivery import Delivery, checked_deliveries, mark_settled
 from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, redriven, select
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import open_session
@@ -150,14 +151,13 @@ class Mesh:
         envelopes, notes, minted = compose_all(
             origin, messages, self._session.new_ids, self._limit, self._names
         )
-        return receipts_of(self._session.publish(address, envelopes, minted, timeout), notes)
+        return receipts_of(self._session.publish(address, envelopes, minted, patience(timeout)), notes)
 
     def ack_many(self, deliveries: Sequence[Delivery], *, durable: bool = False) -> None:
         """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
-        stale = self._session.ack(
-            [each._lease.token for each in deliveries if not each._settled], durable=durable
-        )
-        mark_settled(deliveries, stale)
+        deliveries = checked_deliveries(deliveries, Delivery)
+        tokens = [each._lease.token for each in deliveries if not each._settled]
+        mark_settled(deliveries, self._session.ack(tokens, durable=durable))
 
     # -- looking after it
 
@@ -194,7 +194,7 @@ class Mesh:
 
     def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
         """Give pending messages of an agent another priority; all of them, or those with these ids."""
-        chosen = None if ids is None else frozenset(ids)
+        chosen = None if ids is None else chosen_ids(ids)
         return self._session.reprioritise(self._names.agent(name), chosen, parse_priority(priority))
 
     def deliver_due(self) -> int:
@@ -222,7 +222,7 @@ class Mesh:
     def run(self, seconds: float | None = None) -> None:
         """Keep handlers running until the mesh is closed, the time is over, or Ctrl-C."""
         try:
-            self._closed.wait(seconds)
+            self._closed.wait(patience(seconds))
         except KeyboardInterrupt:
             return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from relaymesh.errors import InvalidEnvelope
 from relaymesh.kernel.address import (
     DEFAULT_NAMESPACE,
     agent_address,
@@ -9,6 +10,7 @@ from relaymesh.kernel.address import (
     subscription_address,
     topic_address,
 )
+from relaymesh.kernel.bounds import plain_text
 
 
 class Names:
@@ -33,5 +35,7 @@ class Names:
         return subscription_address(self._full(pattern), name)
 
     def _full(self, name: str) -> str:
-        plain = bool(name) and "/" not in str(name)
-        return f"{self._namespace}/{name}" if plain and self._namespace != DEFAULT_NAMESPACE else name
+        if self._namespace == DEFAULT_NAMESPACE:
+            return name
+        plain = plain_text(name, "name", InvalidEnvelope)
+        return plain if not plain or "/" in plain else f"{self._namespace}/{plain}"

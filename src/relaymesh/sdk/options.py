@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-import msgspec
-
 from relaymesh.errors import InvalidSettings
 from relaymesh.kernel.settings import MailboxSettings, Overflow, ScheduleName, Semantics
 from relaymesh.sdk.outcome import ContractSpec, FailureTable
@@ -53,15 +51,4 @@ def mailbox_settings(
             hint=f"settings are {', '.join(MailboxSettings.__struct_fields__)}",
         )
     given.setdefault("schedule", schedule)
-    try:
-        settings = msgspec.convert({**given, "contract": None}, _Checked)
-    except msgspec.ValidationError as error:
-        raise InvalidSettings(f"mailbox settings: {error}") from None
-    plain = MailboxSettings(**{name: getattr(settings, name) for name in MailboxSettings.__struct_fields__})
-    return msgspec.structs.replace(plain, contract=table.rules or None), table
-
-
-_Checked = msgspec.defstruct(
-    "_Checked",
-    [(field.name, field.type, field.default) for field in msgspec.structs.fields(MailboxSettings)],
-)
+    return MailboxSettings(**given, contract=table.rules or None), table

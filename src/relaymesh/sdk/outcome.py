@@ -16,11 +16,20 @@ import json
 import traceback
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
-from relaymesh.errors import InvalidSettings
+from relaymesh.errors import InvalidSettings, InvalidValue
+from relaymesh.kernel.bounds import (
+    CODE_LENGTH_MAX,
+    DURATION_MS_MAX,
+    RETRIES_MAX,
+    real,
+    shown,
+    sound,
+    text,
+    whole,
+)
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.contract import FATAL, INVALID, OTHER, RATE_LIMITED, TIMEOUT, Contract, Rule
 
@@ -51,6 +60,14 @@ class Retry(Outcome):
         self.after = after
         self.until = until
         self.times = times
+        self.checked()
+
+    def checked(self) -> tuple[int | None, int | None]:
+        """`after` and `until` in milliseconds. Raises `InvalidValue` for what is no time, and names it."""
+        if self.times is not None:
+            whole(self.times, "times", 0, RETRIES_MAX)
+        delay_ms = None if self.after is None else after_ms(self.after)
+        return delay_ms, None if self.until is None else until_ms(self.until)
 
 
 class Reject(Outcome):
@@ -70,9 +87,13 @@ class FailureTable:
     def __init__(self, spec: ContractSpec | None = None) -> None:
         self._classes: list[tuple[type[BaseException], str]] = []
         self.rules: Contract = {}
-        for key, ending in (spec or {}).items():
-            code = key if isinstance(key, str) else _name(key)
-            if not isinstance(key, str):
+        if spec is None:
+            return
+        if not isinstance(spec, Mapping):
+            raise InvalidSettings(f"contract must map exceptions to how they end, not {shown(spec)}")
+        for key, ending in spec.items():
+            code = _code(key)
+            if isinstance(key, type):
                 self._classes.append((key, code))
             self.rules[code] = _rule(key, ending)
 
@@ -82,27 +103,37 @@ class FailureTable:
             for known, code in self._classes:
                 if known is kind:
                     return code
-        return default_code(error)
+        try:
+            return default_code(error)
+        except Exception:  # an attribute of it that raises
+            return OTHER
 
     def nack(self, token: int, error: BaseException) -> Nack:
         """How the kernel is told of this exception."""
-        reason = str(error)[:REASON_CHARACTERS_MAX] or type(error).__name__
+        reason = text_of(error)[:REASON_CHARACTERS_MAX] or type(error).__name__
         if isinstance(error, Retry):
-            delay_ms = None if error.after is None else int(error.after * 1000)
-            until = None if error.until is None else until_ms(error.until)
-            return Nack(token, OTHER, reason, "", True, delay_ms, until)
+            try:
+                return Nack(token, OTHER, reason, "", True, *error.checked())
+            except InvalidValue as wrong:  # it was changed after it was made
+                return Nack(token, OTHER, f"{reason}: {wrong.message}", stack_of(error))
         if isinstance(error, Reject):
             return Nack(token, INVALID, reason, stack_of(error), retryable=False)
         return Nack(token, self.code_of(error), f"{type(error).__name__}: {reason}", stack_of(error))
 
 
-def _name(kind: type[BaseException]) -> str:
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+def _code(key: object) -> str:
+    """The error code of a row: its own name, or that of the exception class."""
+    if isinstance(key, type) and issubclass(key, BaseException):
+        name = key.__name__ if key.__module__ == "builtins" else f"{key.__module__}.{key.__name__}"
+        return sound(name)[-CODE_LENGTH_MAX:]
+    if isinstance(key, str):
+        return text(key, "an error code of the contract", 1, CODE_LENGTH_MAX, InvalidSettings)
+    raise InvalidSettings(f"the contract names {shown(key)}; name an exception class or an error code")
 
 
 def _rule(key: object, ending: type[Outcome] | Outcome | Rule) -> Rule:
     if isinstance(ending, Rule):
-        return ending
+        return Rule(ending.retries, ending.exit, ending.alert)
     if isinstance(ending, Retry):
         return Rule(retries=3 if ending.times is None else ending.times)
     if ending is Retry:
@@ -112,7 +143,7 @@ def _rule(key: object, ending: type[Outcome] | Outcome | Rule) -> Rule:
     if isinstance(ending, Drop) or ending is Drop:
         return Rule(retries=0, exit="drop")
     raise InvalidSettings(
-        f"the contract maps {key!r} to {ending!r}; it must be Retry, Reject, Drop or a Rule"
+        f"the contract maps {shown(key)} to {shown(ending)}; it must be Retry, Reject, Drop or a Rule"
     )
 
 
@@ -135,12 +166,32 @@ def _is_validation(error: BaseException) -> bool:
     return any(kind.__name__ == "ValidationError" for kind in type(error).__mro__)
 
 
+def text_of(error: BaseException) -> str:
+    """What the exception says, also if it cannot say it: its text must not fail its nack."""
+    try:
+        return sound(str.__str__(str(error)))
+    except Exception as failure:
+        return f"its text cannot be shown: {type(failure).__name__}"
+
+
 def stack_of(error: BaseException) -> str:
     """The traceback, its end kept when it is long."""
-    return "".join(traceback.format_exception(error))[-STACK_CHARACTERS_MAX:]
+    try:
+        return sound("".join(traceback.format_exception(error)))[-STACK_CHARACTERS_MAX:]
+    except Exception as failure:
+        return f"its traceback cannot be shown: {type(failure).__name__}"
+
+
+def after_ms(after: float) -> int:
+    """A delay in seconds as milliseconds."""
+    return int(real(after, "after (in seconds)", 0.0, DURATION_MS_MAX / 1000) * 1000)
 
 
 def until_ms(until: datetime | float) -> int:
     """A moment as mesh time: a datetime, or seconds since 1970."""
-    seconds: Any = until.timestamp() if isinstance(until, datetime) else until
-    return int(seconds * 1000)
+    if isinstance(until, datetime):
+        try:
+            until = until.timestamp()
+        except (OverflowError, OSError, ValueError) as error:
+            raise InvalidValue(f"until {shown(until)} is no time that can be reached: {error}") from None
+    return int(real(until, "until (a datetime, or seconds since 1970)", 0.0, DURATION_MS_MAX / 1000) * 1000)

@@ -16,12 +16,12 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import LeaseLost, MeshError, Unreachable
 from relaymesh.kernel.entry import Lease
 from relaymesh.sdk.agent import Handler, Inbox
-from relaymesh.sdk.delivery import AsyncDelivery, Delivery
+from relaymesh.sdk.delivery import AnyDelivery, Delivery
 from relaymesh.sdk.session import Arrival, Pull
 
 if TYPE_CHECKING:
@@ -217,9 +217,6 @@ class WorkerPool:
 
 async def _finish(awaitable: Any) -> Any:
     return await awaitable
-
-
-AnyDelivery = TypeVar("AnyDelivery", Delivery, AsyncDelivery)
 
 
 def runs_of(deliveries: list[AnyDelivery]) -> list[list[AnyDelivery]]:

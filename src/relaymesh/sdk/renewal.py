@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relaymesh.errors import MeshError
+from relaymesh.kernel.bounds import LEASE_MS_MAX
 from relaymesh.sdk.delivery import AsyncDelivery, Delivery
 from relaymesh.sdk.session import AsyncSession, Session
 
@@ -38,7 +39,9 @@ class _Renewing:
     def hold(self, delivery: Any) -> None:
         """Renew from now on, to the length the lease has now. Held already, it stays as it is."""
         if id(delivery) not in self._held:
-            self._held[id(delivery)] = _Held(delivery, delivery._lease.deadline - self._now())
+            self._held[id(delivery)] = _Held(
+                delivery, min(max(1, delivery._lease.deadline - self._now()), LEASE_MS_MAX)
+            )
 
     def discard(self, delivery: Any) -> None:
         self._held.pop(id(delivery), None)

@@ -75,6 +75,7 @@ CODES: tuple[Code, ...] = (
     Code("LEASE_LOST", 409, False, "The token is stale: the lease ended or was settled"),
     Code("PAYLOAD_TOO_LARGE", 413, False, "The content, or the whole body, is over its limit"),
     Code("MAILBOX_FULL", 429, True, "The mailbox, or a subscription of the topic, has no room"),
+    Code("INVALID_VALUE", 400, False, "A value of the call has the wrong type, or lies outside its bounds"),
     Code("INVALID_SETTINGS", 400, False, "A setting of a mailbox or subscription is out of its range"),
     Code("METHOD_NOT_ALLOWED", 405, False, "The path is there, for other methods"),
     Code("WRONG_CONTENT_TYPE", 415, False, "A body that does not say it is JSON"),

@@ -9,12 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import astuple
 
 from relaymesh.errors import InvalidEnvelope
 from relaymesh.kernel.address import agent_address
+from relaymesh.kernel.bounds import (
+    DURATION_MS_MAX,
+    RETRIES_MAX,
+    TEXT_LENGTH_MAX,
+    flag,
+    number,
+    plain_text,
+    shown,
+    whole,
+)
 from relaymesh.kernel.envelope import (
     CONTROL_TYPES,
     PRIORITY_BY_TYPE,
@@ -37,8 +48,8 @@ from relaymesh.wire.content import (
 
 ID_LENGTH_MAX = 128
 TAGS_MAX = 64
-DELAY_MS_MAX = 1 << 53
-"""About 285,000 years: larger delays are cut to this, so that times stay exact integers everywhere."""
+DELAY_MS_MAX = DURATION_MS_MAX
+"""Larger delays are cut to this."""
 TTL_SECONDS_DEFAULT = TTL_MS_DEFAULT / 1000
 
 
@@ -78,7 +89,7 @@ def build_envelope(
         key=_optional_text(key, "key"),
         correlation_id=_optional_text(correlation_id, "correlation_id"),
         reply_to=None if reply_to is None else agent_address(reply_to, "reply_to"),
-        requires_ack=bool(requires_ack),
+        requires_ack=flag(requires_ack, "requires_ack", InvalidEnvelope),
         tags=_tags(tags),
         max_retries=_retries(max_retries),
         trace=_optional_text(trace, "trace"),
@@ -134,33 +145,25 @@ def _check_options(envelope: Envelope, limit: int) -> None:
         raise InvalidEnvelope("extra must be a JSON object")
 
 
-def shown(value: object) -> str:
-    """A refused value as an error shows it: short, whatever it is."""
-    try:
-        return f"{value!r:.80}"
-    except Exception:  # a number too long to print, an object that cannot be shown
-        return f"a {type(value).__name__}"
-
-
 def check_id(id: Any) -> str:
-    if not isinstance(id, str):
-        raise InvalidEnvelope(f"id must be a string, not {type(id).__name__}")
-    if not 1 <= len(id) <= ID_LENGTH_MAX:
-        raise InvalidEnvelope(f"id must have 1 to {ID_LENGTH_MAX} characters, not {len(id)}")
-    if not id.isprintable():
-        raise InvalidEnvelope(f"id {id!r} has a character that cannot be printed")
-    return id
+    text = plain_text(id, "id", InvalidEnvelope)
+    if not 1 <= len(text) <= ID_LENGTH_MAX:
+        raise InvalidEnvelope(f"id must have 1 to {ID_LENGTH_MAX} characters, not {len(text)}")
+    if not text.isprintable():
+        raise InvalidEnvelope(f"id {shown(text)} has a character that cannot be printed")
+    return text
 
 
 def _check_type(type: Any) -> str:
-    if not isinstance(type, str) or not type or len(type) > ID_LENGTH_MAX or not type.isprintable():
-        raise InvalidEnvelope(f"type must be 1 to {ID_LENGTH_MAX} printable characters, not {shown(type)}")
-    if type in CONTROL_TYPES:
+    text = plain_text(type, "type", InvalidEnvelope)
+    if not text or len(text) > ID_LENGTH_MAX or not text.isprintable():
+        raise InvalidEnvelope(f"type must be 1 to {ID_LENGTH_MAX} printable characters, not {shown(text)}")
+    if text in CONTROL_TYPES:
         raise InvalidEnvelope(
-            f"type {type!r} is a control frame and is never queued",
+            f"type {text!r} is a control frame and is never queued",
             hint="send a message of another type; requires_ack=True asks for an ack",
         )
-    return type
+    return text
 
 
 def parse_priority(priority: Any, type: str = "message") -> int:
@@ -168,43 +171,38 @@ def parse_priority(priority: Any, type: str = "message") -> int:
     if priority is None:
         return PRIORITY_BY_TYPE.get(type, PRIORITY_DEFAULT)
     if isinstance(priority, str):
-        named = PRIORITY_NAMES.get(priority.lower())
+        named = PRIORITY_NAMES.get(str.__str__(priority).lower())
         if named is None:
-            raise InvalidEnvelope(f"priority {priority!r} is none of {', '.join(PRIORITY_NAMES)}")
+            raise InvalidEnvelope(f"priority {shown(priority)} is none of {', '.join(PRIORITY_NAMES)}")
         return named
-    if isinstance(priority, bool) or not isinstance(priority, int) or not 1 <= priority <= 5:
-        raise InvalidEnvelope(f"priority must be 1 (first) to 5 (last) or a name, not {shown(priority)}")
-    return int(priority)
+    return whole(priority, "priority, unless it is a name,", 1, 5, InvalidEnvelope)
 
 
 def parse_delay(delay_ms: Any) -> tuple[int, str | None]:
     """The delay as it counts, and what to say when that is not what was asked for."""
-    if isinstance(delay_ms, bool) or not isinstance(delay_ms, (int, float)) or not delay_ms <= math.inf:
-        return (
-            (0, None)
-            if delay_ms is None
-            else (0, f"delay_ms {shown(delay_ms)} is not a number and counts as 0")
-        )
-    if delay_ms < 0:
-        return 0, f"delay_ms {shown(delay_ms)} is negative and counts as 0"
-    if delay_ms >= DELAY_MS_MAX:
-        return DELAY_MS_MAX, f"delay_ms {shown(delay_ms)} is cut to {DELAY_MS_MAX}"
-    return math.ceil(delay_ms), None
+    delay = number(delay_ms)
+    if delay is None or delay != delay:  # noqa: PLR0124  NaN
+        said = None if delay_ms is None else f"delay_ms {shown(delay_ms)} is not a number and counts as 0"
+        return 0, said
+    if delay < 0:
+        return 0, f"delay_ms {shown(delay)} is negative and counts as 0"
+    if delay >= DELAY_MS_MAX:
+        return DELAY_MS_MAX, f"delay_ms {shown(delay)} is cut to {DELAY_MS_MAX}"
+    return math.ceil(delay), None
 
 
 def parse_ttl(ttl: Any) -> int:
     """Milliseconds of a time to live in seconds; 0 is for ever."""
-    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 <= ttl < math.inf:
+    life = number(ttl)
+    if life is None or not 0 <= life < math.inf:
         raise InvalidEnvelope(f"ttl must be seconds, 0 for never, not {shown(ttl)}")
-    return math.ceil(ttl * 1000) if ttl < DELAY_MS_MAX / 1000 else DELAY_MS_MAX
+    return math.ceil(life * 1000) if life < DELAY_MS_MAX / 1000 else DELAY_MS_MAX
 
 
 def _retries(max_retries: Any) -> int | None:
     if max_retries is None:
         return None
-    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= 1_000_000:
-        raise InvalidEnvelope(f"max_retries must be 0 or more, not {shown(max_retries)}")
-    return max_retries
+    return whole(max_retries, "max_retries", 0, RETRIES_MAX, InvalidEnvelope)
 
 
 def _optional_text(value: Any, field: str) -> str | None:
@@ -213,25 +211,26 @@ def _optional_text(value: Any, field: str) -> str | None:
 
 def check_text(value: Any, field: str) -> str:
     """A name or a tag: 1 to 512 printable characters."""
-    if not isinstance(value, str) or not 1 <= len(value) <= 512:
-        raise InvalidEnvelope(f"{field} must be a string of 1 to 512 characters, not {shown(value)}")
-    if not value.isprintable():
-        raise InvalidEnvelope(f"{field} {shown(value)} has a character that cannot be printed")
-    return value
+    text = plain_text(value, field, InvalidEnvelope)
+    if not 1 <= len(text) <= TEXT_LENGTH_MAX:
+        raise InvalidEnvelope(f"{field} must have 1 to {TEXT_LENGTH_MAX} characters, not {len(text)}")
+    if not text.isprintable():
+        raise InvalidEnvelope(f"{field} {shown(text)} has a character that cannot be printed")
+    return text
 
 
 def _tags(tags: Iterable[str]) -> tuple[str, ...]:
-    if not tags:
+    if tags == ():
         return ()
-    if isinstance(tags, str):
-        raise InvalidEnvelope(f"tags must be a list of strings, not the string {tags!r:.80}")
+    if isinstance(tags, (str, bytes)):
+        raise InvalidEnvelope(f"tags must be a list of strings, not {shown(tags)}")
     try:
-        checked = tuple(check_text(tag, "tag") for tag in tags)
-    except TypeError:
+        given = list(islice(tags, TAGS_MAX + 1))
+    except Exception:
         raise InvalidEnvelope(f"tags must be a list of strings, not {shown(tags)}") from None
-    if len(checked) > TAGS_MAX:
-        raise InvalidEnvelope(f"at most {TAGS_MAX} tags, not {len(checked)}")
-    return checked
+    if len(given) > TAGS_MAX:
+        raise InvalidEnvelope(f"at most {TAGS_MAX} tags, not more")
+    return tuple([check_text(tag, "tag") for tag in given])
 
 
 def _extra(extra: Any, limit: int) -> bytes:

@@ -10,10 +10,12 @@ from msgspec.structs import force_setattr
 
 from relaymesh.errors import FormatTooNew, JournalDamaged
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.records import Accepted, Acked, AnyRecord, Granted, Published
 
 MUST_UNDERSTAND_BELOW = 128
 """Operations from here on may be skipped by a reader that does not know them."""
+
+FREQUENT = frozenset({Accepted, Published, Granted, Acked})
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyRecord])
@@ -31,6 +33,29 @@ class Skipped(msgspec.Struct, frozen=True, gc=False):
 
 def encode_records(records: Sequence[AnyRecord]) -> bytes:
     return _encoder.encode(records)
+
+
+def encode_record(record: AnyRecord) -> bytes:
+    """One record. One of a kind that is rare is read back at once: it must be what it was.
+
+    The others hold envelopes that were checked when they were built, and numbers that the kernel made.
+    """
+    data = _encoder.encode(record)
+    if type(record) not in FREQUENT and _one_decoder.decode(data) != record:
+        raise ValueError("it reads back as something else")
+    return data
+
+
+def join_records(encoded: Sequence[bytes]) -> bytes:
+    """The payload of a frame, from records that were encoded one by one."""
+    return b"".join((_array_head(len(encoded)), *encoded))
+
+
+def _array_head(count: int) -> bytes:
+    """How MessagePack begins an array of so many items."""
+    if count < 16:
+        return bytes((0x90 | count,))
+    return b"\xdc" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdd" + count.to_bytes(4, "big")
 
 
 def decode_records(payload: bytes) -> list[AnyRecord] | list[AnyRecord | Skipped]:

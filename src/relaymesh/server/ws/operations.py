@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from msgspec.structs import force_setattr
+from msgspec.structs import astuple, force_setattr
 
 from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.commands import Nack
+from relaymesh.kernel.commands import Extend, Nack
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt
@@ -178,8 +178,11 @@ class Operations:
     # -- settling
 
     async def settle(self, frame: frames.Settle) -> frames.Settled:
-        """Each token's end is its own: a stale one stops none of the others."""
+        """Each token's end is its own: a stale one stops none of the others. A bad value refuses all."""
         self.principal.require("agent")
+        nacks = [Nack(*astuple(item)) for item in frame.nacks]
+        for token, ms in frame.extends:
+            Extend(token, ms)
         named = [
             *frame.acks,
             *frame.drops,
@@ -201,7 +204,7 @@ class Operations:
         if frame.releases:
             await self._node.release([token for token in frame.releases if token not in refused])
         if frame.nacks:
-            answer.states = await asyncio.gather(*[self._nack(nack, refused) for nack in frame.nacks])
+            answer.states = await asyncio.gather(*[self._nack(nack, refused) for nack in nacks])
         if frame.extends:
             answer.deadlines = await self._extend(frame.extends, refused)
         self.settled([*frame.acks, *frame.drops, *frame.releases, *[nack.token for nack in frame.nacks]])
@@ -212,10 +215,9 @@ class Operations:
         mailboxes = await self._node.mailbox_of(tokens)
         return {token for token, mailbox in mailboxes.items() if self.principal.may_receive(mailbox)}
 
-    async def _nack(self, item: frames.NackItem, refused: set[int]) -> str | None:
-        if item.token in refused:
+    async def _nack(self, nack: Nack, refused: set[int]) -> str | None:
+        if nack.token in refused:
             return None
-        nack = Nack(*[getattr(item, name) for name in frames.NackItem.__struct_fields__])
         try:
             return await self._node.nack(nack)
         except LeaseLost:

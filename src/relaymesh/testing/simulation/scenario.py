@@ -26,7 +26,6 @@ from relaymesh.testing.simulation.trace import Trace
 from relaymesh.testing.simulation.verdict import Violation
 from relaymesh.testing.simulation.witness import Tapped
 from relaymesh.testing.simulation.world import World
-from relaymesh.wire.records import encode_records
 
 MEMORY_FOLDER = Path("/dev/shm")
 DRAIN_ROUNDS = 600
@@ -168,7 +167,7 @@ class Run:
 
     def _fits(self, writer: Writer) -> bool:
         """A frame that needs no rotation: that would wait for this very sync."""
-        size = len(encode_records(self.world.core._records)) + 64
+        size = sum(map(len, self.world.core._encoded)) + 64
         return writer._live.offset + size <= self.plan.settings.journal.segment_bytes_max
 
     # -- healing ------------------------------------------------------------------------------

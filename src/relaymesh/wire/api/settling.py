@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
+from relaymesh.kernel.bounds import CODE_LENGTH_MAX, DURATION_MS_MAX, LEASE_MS_MAX
 from relaymesh.wire.api.base import Answer, Message, Request, Time, Token
 from relaymesh.wire.api.sending import ReceiptBody
 
 SETTLE_MAX = 10_000
 """Tokens in one body, all lists together."""
-DELAY_MS_MAX = 1 << 53
 
 
 class NackBody(Request, frozen=True):
@@ -19,13 +19,18 @@ class NackBody(Request, frozen=True):
 
     token: Token
     code: Annotated[
-        str, Meta(description="Error code: a row of the failure contract.", min_length=1, max_length=128)
+        str,
+        Meta(
+            description="Error code: a row of the failure contract.", min_length=1, max_length=CODE_LENGTH_MAX
+        ),
     ] = "other"
-    reason: Annotated[str, Meta(description="What went wrong, for people.", max_length=8_192)] = ""
-    stack: Annotated[str, Meta(description="Stack trace, if there is one.", max_length=65_536)] = ""
+    reason: Annotated[str, Meta(description="What went wrong, for people; cut at 2,000 characters.")] = ""
+    stack: Annotated[str, Meta(description="Stack trace, if there is one; cut at 8,000 characters.")] = ""
     retryable: Annotated[bool, Meta(description="false: no retry, whatever the contract says.")] = True
     delay_ms: (
-        Annotated[int, Meta(description="Retry after this in place of the backoff.", ge=0, le=DELAY_MS_MAX)]
+        Annotated[
+            int, Meta(description="Retry after this in place of the backoff.", ge=0, le=DURATION_MS_MAX)
+        ]
         | None
     ) = None
     until_ms: (
@@ -34,7 +39,7 @@ class NackBody(Request, frozen=True):
             Meta(
                 description="Put off until this mesh time (ms since 1970); burns no attempt.",
                 ge=0,
-                le=DELAY_MS_MAX,
+                le=DURATION_MS_MAX,
             ),
         ]
         | None
@@ -45,7 +50,7 @@ class ExtendBody(Request, frozen=True):
     """A later deadline."""
 
     token: Token
-    ms: Annotated[int, Meta(description="The lease lasts so long from now.", ge=1, le=86_400_000)]
+    ms: Annotated[int, Meta(description="The lease lasts so long from now.", ge=1, le=LEASE_MS_MAX)]
 
 
 class ReplyBody(Request, frozen=True):

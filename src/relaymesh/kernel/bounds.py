@@ -1,0 +1,134 @@
+"""Bounds: which values may enter the kernel, for every command and every setting, however they came.
+
+Every command checks itself with these when it is built, so embedded programs, HTTP, WebSocket and the file
+bus share one set of bounds. A value inside them encodes, and decodes to the same value, in every record and
+every checkpoint that a decision can make of it.
+
+Each function returns the plain value: a subclass of `int` or `str` becomes an `int` or a `str`, because the
+journal's encoder knows no subclasses and a subclass may override what is asked of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from relaymesh.errors import InvalidValue, MeshError
+
+DURATION_MS_MAX = 1 << 53
+"""About 285,000 years, the largest delay or time to live."""
+MOMENT_MS_MAX = 1 << 54
+"""The latest mesh time that a record may hold: the largest duration after the largest clock reading."""
+LEASE_MS_MAX = 365 * 86_400_000
+"""A year: the longest lease, and the longest extension."""
+COUNT_MAX = 1_000_000_000
+"""The largest number of messages, failures or probes in a setting."""
+BYTES_MAX = 1 << 53
+RETRIES_MAX = 1_000_000
+RECEIVE_MAX = 1_000_000
+"""Deliveries that one receive may ask for."""
+TOKEN_MAX = (1 << 63) - 1
+CODE_LENGTH_MAX = 128
+TEXT_LENGTH_MAX = 512
+"""Names that are not addresses: correlation ids, tasks, keys, tags, roles, capabilities."""
+ADDRESS_LENGTH_MAX = 512
+"""A namespace, a pattern and a subscription's name, each of up to 128 characters, with their separators."""
+SECONDS_MAX = 1_000_000_000.0
+"""About 32 years: a longer wait is cut to this, which every platform's clock can count."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def shown(value: object) -> str:
+    """A refused value as an error shows it: short, whatever it is."""
+    try:
+        return sound(f"{value!r:.80}")
+    except Exception:  # a number too long to print, an object that cannot be shown
+        return f"a {type(value).__name__}"
+
+
+def sound(text: str) -> str:
+    """The text as UTF-8 can carry it: pairs of surrogates are joined, lone ones become U+FFFD."""
+    if text.isascii() or _SURROGATE.search(text) is None:
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def whole(value: Any, what: str, least: int, most: int, error: type[MeshError] = InvalidValue) -> int:
+    """A whole number between two bounds. A bool is none, and neither is 5.0."""
+    kind = type(value)
+    if kind is not int:
+        if kind is bool or not issubclass(kind, int):
+            raise error(f"{what} must be a whole number, not {shown(value)}")
+        value = int.__int__(value)
+    if not least <= value <= most:
+        raise error(f"{what} must lie between {least} and {most}, not {shown(value)}")
+    return value  # type: ignore[no-any-return]
+
+
+def real(value: Any, what: str, least: float, most: float, error: type[MeshError] = InvalidValue) -> float:
+    """A finite number between two bounds."""
+    plain = number(value)
+    if plain is None:
+        raise error(f"{what} must be a number, not {shown(value)}")
+    if not least <= plain <= most:  # NaN lies nowhere
+        raise error(f"{what} must lie between {least:g} and {most:g}, not {shown(plain)}")
+    return float(plain)
+
+
+def seconds(value: Any, what: str, error: type[MeshError] = InvalidValue) -> float:
+    """A time to wait: less than nothing counts as 0, more than `SECONDS_MAX` as that."""
+    plain = number(value)
+    if plain is None or plain != plain:  # noqa: PLR0124  NaN
+        raise error(f"{what} must be a number of seconds, not {shown(value)}")
+    return float(min(max(plain, 0), SECONDS_MAX))
+
+
+def patience(timeout: Any) -> float | None:
+    """How many seconds a caller waits; None is for ever."""
+    return None if timeout is None else seconds(timeout, "timeout")
+
+
+def number(value: Any) -> int | float | None:
+    """The plain number; None for anything else."""
+    kind = type(value)
+    if kind is int or kind is float:
+        return value  # type: ignore[no-any-return]
+    if kind is bool:
+        return None
+    if issubclass(kind, int):
+        return int.__int__(value)
+    return float.__float__(value) if issubclass(kind, float) else None
+
+
+def flag(value: Any, what: str, error: type[MeshError] = InvalidValue) -> bool:
+    if value is not True and value is not False:
+        raise error(f"{what} must be True or False, not {shown(value)}")
+    return value
+
+
+def text(value: Any, what: str, least: int, most: int, error: type[MeshError] = InvalidValue) -> str:
+    """A text of so many characters, made sound."""
+    plain = sound(plain_text(value, what, error))
+    if not least <= len(plain) <= most:
+        raise error(f"{what} must have {least} to {most} characters, not {len(plain)}")
+    return plain
+
+
+def plain_text(value: Any, what: str, error: type[MeshError] = InvalidValue) -> str:
+    """The text itself, without whatever a subclass made of it."""
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[no-any-return]
+    if not issubclass(kind, str):
+        raise error(f"{what} must be a string, not {shown(value)}")
+    return str.__str__(value)
+
+
+def one_of(value: Any, what: str, names: Sequence[str], error: type[MeshError] = InvalidValue) -> str:
+    if issubclass(type(value), str):
+        plain = str.__str__(value)
+        if plain in names:
+            return plain
+    raise error(f"{what} must be one of {', '.join(names)}, not {shown(value)}")
