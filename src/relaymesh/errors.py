@@ -27,6 +27,8 @@ to do) and `retryable` (whether the same call may succeed later, unchanged).
         ├── DirectoryInUse         DIRECTORY_IN_USE
         ├── JournalPoisoned        JOURNAL_POISONED
         ├── JournalDamaged         JOURNAL_DAMAGED
+        ├── RecordUnreadable       RECORD_UNREADABLE
+        ├── AsideInvalid           ASIDE_INVALID
         ├── FormatTooNew           FORMAT_TOO_NEW
         └── StoreMisconfigured     STORE_MISCONFIGURED
 
@@ -39,6 +41,7 @@ import queue
 from typing import ClassVar
 
 __all__ = [
+    "AsideInvalid",
     "Closed",
     "Conflict",
     "DirectoryError",
@@ -58,6 +61,7 @@ __all__ = [
     "NotFound",
     "PayloadTooLarge",
     "RateLimited",
+    "RecordUnreadable",
     "Refused",
     "SenderError",
     "StoreLagging",
@@ -221,6 +225,22 @@ class JournalDamaged(DirectoryError):
 
     code = "JOURNAL_DAMAGED"
     default_hint = "run relaymesh journal verify; restore the named segment from a copy, do not delete it"
+
+
+class RecordUnreadable(DirectoryError):
+    """A record of a known operation cannot be read. Nothing was skipped and nothing was written."""
+
+    code = "RECORD_UNREADABLE"
+    default_hint = (
+        "relaymesh journal set-aside --all shows every such record and what it named; nothing is lost by looking"
+    )
+
+
+class AsideInvalid(DirectoryError):
+    """The file that lists the records set aside does not fit this journal."""
+
+    code = "ASIDE_INVALID"
+    default_hint = "put the aside.jsonl of this journal back; relaymesh journal set-aside --all writes a new one"
 
 
 class FormatTooNew(DirectoryError):

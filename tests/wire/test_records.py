@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaymesh.errors import FormatTooNew, JournalDamaged
+from relaymesh.errors import FormatTooNew, JournalDamaged, MeshError, RecordUnreadable
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import Accepted, Acked, AgentRegistered, AnyRecord, EpochStarted, Granted
 from relaymesh.wire.records import Skipped, decode_records, encode_records
@@ -38,9 +38,12 @@ def test_an_operation_from_128_on_may_be_skipped_and_keeps_its_sequences() -> No
     assert decode_records(payload) == [Skipped(200, 3), RECORDS[3]]
 
 
-@pytest.mark.parametrize("record", [[100, 1, 0], [8, 1, "not a time", "default/coder", [2]]])
-def test_an_operation_below_128_must_be_understood(record: list[object]) -> None:
-    with pytest.raises(FormatTooNew, match=f"operation {record[0]}"):
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [([100, 1, 0], FormatTooNew), ([8, 1, "not a time", "default/coder", [2]], RecordUnreadable)],
+)
+def test_an_operation_below_128_must_be_understood(record: list[object], error: type[MeshError]) -> None:
+    with pytest.raises(error, match=f"operation {record[0]}"):
         decode_records(msgspec.msgpack.encode([record]))
 
 
@@ -53,7 +56,7 @@ def test_fields_appended_by_a_newer_version_are_ignored() -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
     for decode in (decode_records, decode_piece):
-        with contextlib.suppress(JournalDamaged, FormatTooNew):
+        with contextlib.suppress(JournalDamaged, FormatTooNew, RecordUnreadable):
             decode(data)
 
 
@@ -68,5 +71,5 @@ values = st.recursive(
 @given(values)
 def test_any_msgpack_decodes_or_is_refused(value: object) -> None:
     for decode in (decode_records, decode_piece):
-        with contextlib.suppress(JournalDamaged, FormatTooNew):
+        with contextlib.suppress(JournalDamaged, FormatTooNew, RecordUnreadable):
             decode(msgspec.msgpack.encode(value))

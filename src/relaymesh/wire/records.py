@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from sys import intern
+from typing import get_args
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from relaymesh.errors import FormatTooNew, JournalDamaged
+from relaymesh.errors import FormatTooNew, JournalDamaged, MeshError, RecordUnreadable
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import Accepted, Acked, AnyRecord, Granted, Published
+from relaymesh.wire.old_forms import REFUSED, in_new_form
 
 MUST_UNDERSTAND_BELOW = 128
 """Operations from here on may be skipped by a reader that does not know them."""
@@ -21,7 +23,11 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyRecord])
 _raw_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _one_decoder = msgspec.msgpack.Decoder(AnyRecord)
-_head_decoder = msgspec.msgpack.Decoder(list[object])
+_number_decoder = msgspec.msgpack.Decoder(int)
+
+RECORDS_BY_OPERATION: dict[int, type] = {
+    kind.__struct_config__.tag: kind for kind in get_args(AnyRecord)
+}
 
 
 class Skipped(msgspec.Struct, frozen=True, gc=False):
@@ -29,6 +35,31 @@ class Skipped(msgspec.Struct, frozen=True, gc=False):
 
     operation: int
     count: int
+
+
+class Unreadable(msgspec.Struct, frozen=True, gc=False):
+    """A record that must be understood and is not: neither today's form nor a listed old one."""
+
+    operation: int
+    count: int
+    raw: bytes
+    why: str
+
+    @property
+    def known(self) -> bool:
+        """Whether this version has the operation: if not, a newer one wrote it."""
+        return self.operation in RECORDS_BY_OPERATION
+
+    def error(self, place: str = "") -> FormatTooNew | RecordUnreadable:
+        """The refusal. `place` says where the record lies: `<segment> at offset N, record i, sequence n`."""
+        where = f"{place}: " if place else ""
+        if not self.known:
+            return FormatTooNew(f"{where}operation {self.operation} is not one that this version knows")
+        name = RECORDS_BY_OPERATION[self.operation].__name__
+        return RecordUnreadable(
+            f"{where}operation {self.operation} ({name}) of {self.count} events is in a form that cannot"
+            f" be read: {self.why}"
+        )
 
 
 def encode_records(records: Sequence[AnyRecord]) -> bytes:
@@ -59,10 +90,24 @@ def _array_head(count: int) -> bytes:
 
 
 def decode_records(payload: bytes) -> list[AnyRecord] | list[AnyRecord | Skipped]:
-    """The records of one frame. Raises `FormatTooNew` for an operation that must be understood and is not."""
+    """The records of one frame. An operation that must be understood and is not raises `FormatTooNew` when it
+    is unknown, `RecordUnreadable` when its form is."""
     try:
         return _decoder.decode(payload)
-    except msgspec.MsgspecError:
+    except REFUSED:
+        records: list[AnyRecord | Skipped] = []
+        for index, record in enumerate(_decode_one_by_one(payload)):
+            if isinstance(record, Unreadable):
+                raise record.error(f"record {index} of a frame") from None
+            records.append(record)
+        return records
+
+
+def read_records(payload: bytes) -> Sequence[AnyRecord | Skipped | Unreadable]:
+    """The records of one frame, also where some cannot be read. Raises `JournalDamaged` when it holds none."""
+    try:
+        return _decoder.decode(payload)
+    except REFUSED:
         return _decode_one_by_one(payload)
 
 
@@ -73,26 +118,37 @@ def share_names(envelopes: Iterable[Envelope]) -> None:
         force_setattr(envelope, "type", intern(envelope.type))
 
 
-def _decode_one_by_one(payload: bytes) -> list[AnyRecord | Skipped]:
-    records: list[AnyRecord | Skipped] = []
+def _decode_one_by_one(payload: bytes) -> list[AnyRecord | Skipped | Unreadable]:
     try:
-        for raw in _raw_decoder.decode(payload):
-            try:
-                records.append(_one_decoder.decode(raw))
-            except msgspec.ValidationError:
-                records.append(_skip(raw))
+        raws = _raw_decoder.decode(payload)
     except msgspec.MsgspecError as error:
         raise JournalDamaged(f"a frame with a valid checksum holds no records: {error}") from error
-    return records
+    return [_decode_one(raw) for raw in raws]
 
 
-def _skip(raw: msgspec.Raw) -> Skipped:
-    head = _head_decoder.decode(raw)
-    operation, count = head[:2] if len(head) > 1 else (None, None)
-    if not isinstance(operation, int) or not isinstance(count, int):
-        raise JournalDamaged(f"a record begins with {operation!r}, {count!r} where two numbers belong")
+def _decode_one(raw: msgspec.Raw) -> AnyRecord | Skipped | Unreadable:
+    try:
+        return _one_decoder.decode(raw)
+    except REFUSED as error:
+        refused = error
+    replaced = in_new_form(raw, RECORDS_BY_OPERATION)
+    if replaced is not None:
+        try:
+            return _one_decoder.decode(replaced)
+        except REFUSED as error:
+            refused = error
+    return _unread(raw, refused)
+
+
+def _unread(raw: msgspec.Raw, refused: Exception) -> Skipped | Unreadable:
+    try:
+        head = _raw_decoder.decode(raw)[:2]
+        operation, count = map(_number_decoder.decode, head)
+    except (*REFUSED, ValueError) as error:
+        raise JournalDamaged(f"a record does not begin with two numbers: {error}") from error
+    if count < 0:
+        raise JournalDamaged(f"a record says that it has {count} events")
     if operation < MUST_UNDERSTAND_BELOW:
-        raise FormatTooNew(
-            f"the journal holds operation {operation}, or a form of it, that this version cannot read"
-        )
+        why = refused.message if isinstance(refused, MeshError) else str(refused)
+        return Unreadable(operation, count, bytes(raw), why)
     return Skipped(operation, count)
