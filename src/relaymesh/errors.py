@@ -232,7 +232,8 @@ class RecordUnreadable(DirectoryError):
 
     code = "RECORD_UNREADABLE"
     default_hint = (
-        "relaymesh journal set-aside --all shows every such record and what it named; nothing is lost by looking"
+        "relaymesh journal set-aside --all shows each such record and what it named; "
+        "with --yes --reason TEXT they are set aside and the next start passes over them"
     )
 
 
@@ -240,7 +241,9 @@ class AsideInvalid(DirectoryError):
     """The file that lists the records set aside does not fit this journal."""
 
     code = "ASIDE_INVALID"
-    default_hint = "put the aside.jsonl of this journal back; relaymesh journal set-aside --all writes a new one"
+    default_hint = (
+        "put the aside.jsonl of this journal back, or move it away and run relaymesh journal set-aside --all"
+    )
 
 
 class FormatTooNew(DirectoryError):

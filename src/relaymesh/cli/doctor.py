@@ -232,12 +232,14 @@ def _lock(patient: Patient) -> Check:
 
 
 def _journal(patient: Patient) -> Check:
-    report = patient.report = verify(patient.disk)
+    report = patient.report = verify(patient.disk, records=True)
     found = f"{report.events} events in {report.segments} segments, {bytes_text(report.bytes)}"
     if report.damage:
         first = report.damage[0]
         found = f"{len(report.damage)} damaged: {first.segment} at offset {first.offset}, {first.why}"
         return Check("journal", "fail", found, "relaymesh journal verify")
+    if report.unreadable:
+        return Check("journal", "fail", unreadable_text(report), "relaymesh journal set-aside --all")
     if report.torn_tail and not patient.held:
         return Check(
             "journal", "note", f"{found}; a torn tail nobody was promised is dropped at the next start"

@@ -32,10 +32,11 @@ from relaymesh.journal import (
 )
 from relaymesh.journal.events import EventRows
 from relaymesh.journal.layout import ARCHIVE, is_held
+from relaymesh.journal.verify import UnreadableAt
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.node.disk import RealDisk
 from relaymesh.wire.operations import operation_of
-from relaymesh.wire.records import decode_records
+from relaymesh.wire.records import read_records
 
 app = typer.Typer(help="The journal: read it, verify it, measure it, restore it from a mirror.")
 
@@ -103,12 +104,28 @@ def verify_journal(
     if mirror is not None:
         _verify_both(call, _existing_mirror(mirror))
         return
-    report = verify(RealDisk(call.existing()))
+    report = verify(RealDisk(call.existing()), records=True)
     call.output.record(report_fields(report, nested=call.output.json))
     if report.damage:
         raise CheckFailed(
             _damage_text("the journal", report), hint="restore the named files from a copy; delete nothing"
         )
+    if report.unreadable:
+        raise CheckFailed(unreadable_text(report), hint=SET_ASIDE_HINT)
+
+
+SET_ASIDE_HINT = "relaymesh journal set-aside --all shows each one and what it named"
+
+
+def unreadable_text(report: Report) -> str:
+    """How many records stop a start, and the first of them."""
+    bad = report.unreadable
+    line = bad[0].line
+    many = "1 record" if len(bad) == 1 else f"{len(bad)} records"
+    return (
+        f"{many} cannot be read, first operation {line.operation} at sequence {line.sequence}"
+        f" in {line.segment} at offset {line.offset}"
+    )
 
 
 def _damage_text(what: str, report: Report) -> str:
@@ -125,8 +142,10 @@ def _existing_mirror(path: Path) -> Path:
 
 def _verify_both(call: options.Call, mirror: Path) -> None:
     disk = RealDisk(call.existing())
-    found = compare(disk, RealDisk(mirror))
+    found = compare(disk, RealDisk(mirror), records=True)
     call.output.record(_comparison_fields(found, nested=call.output.json))
+    if found.primary.unreadable:
+        raise CheckFailed(unreadable_text(found.primary), hint=SET_ASIDE_HINT)
     waiting = found.behind and is_held(disk)  # its node runs: what is missing may be on its way
     if found.whole == "both" or (waiting and found.whole == "the data directory" and not found.mirror.damage):
         return
@@ -219,7 +238,7 @@ def report_fields(report: Report, *, nested: bool) -> dict[str, Any]:
     """The report's fields; for people, damage and torn tail as words."""
     torn, damage = report.torn_tail, report.damage
     fields: dict[str, Any] = {
-        "result": "damaged" if damage else "ok",
+        "result": "damaged" if damage else "unreadable" if report.unreadable else "ok",
         "segments": report.segments,
         "frames": report.frames,
         "events": report.events,
@@ -227,20 +246,33 @@ def report_fields(report: Report, *, nested: bool) -> dict[str, Any]:
         "first_sequence": report.first_sequence,
         "next_sequence": report.next_sequence,
         "checkpoints": report.checkpoints,
+        "set_aside": sum(each.record.count for each in report.set_aside),
     }
     if nested:
         torn_fields = None if torn is None else {name: getattr(torn, name) for name in torn.__slots__}
         return fields | {
             "torn_tail": torn_fields,
             "damage": [{name: getattr(each, name) for name in each.__slots__} for each in damage],
+            "unreadable": [unreadable_fields(each) for each in report.unreadable],
         }
+    aside = report.set_aside
+    fields["set_aside"] = f"{len(aside)} records, {fields['set_aside']} events" if aside else "none"
     fields["torn_tail"] = (
         "none"
         if torn is None
         else f"{torn.segment} at {torn.offset}: {torn.bytes} bytes nobody was promised ({torn.why})"
     )
+    if report.unreadable:
+        fields["unreadable"] = unreadable_text(report)
     fields["damage"] = "; ".join(f"{x.segment} at {x.offset}: {x.why}" for x in damage) or "none"
     return fields
+
+
+def unreadable_fields(found: UnreadableAt) -> dict[str, Any]:
+    """Which record, where, and why it cannot be read."""
+    line = found.line
+    fields = {name: getattr(line, name) for name in ("sequence", "count", "operation", "segment", "offset")}
+    return fields | {"record": line.record, "why": found.record.why}
 
 
 @app.command("stat")
@@ -260,7 +292,7 @@ def stat(
     for frame in read_frames(disk):
         frame_bytes += frame.end - frame.offset
         first_ns, last_ns = first_ns or frame.written_at_ns, frame.written_at_ns
-        for record in decode_records(frame.payload):
+        for record in read_records(frame.payload):
             operations[operation_of(record)] += record.count
             if isinstance(record, (Accepted, Published)):
                 messages += record.count

@@ -17,6 +17,7 @@ from typing import Protocol
 from relaymesh.cli.options import Call
 from relaymesh.errors import JournalDamaged
 from relaymesh.journal import read_frames
+from relaymesh.journal.aside import read_aside
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
 from relaymesh.journal.frame import BadFrame
 from relaymesh.kernel.dead_letters import DeadLetter
@@ -138,7 +139,7 @@ def look_into(path: Path) -> Look:
 
 def _look(disk: RealDisk) -> Look:
     state = _newest_state(disk)
-    for _ in replay(state, read_frames(disk, state.sequence)):
+    for _ in replay(state, read_frames(disk, state.sequence), read_aside(disk)):
         pass
     return Look(state, max(time.time_ns() // 1_000_000, state.now))
 

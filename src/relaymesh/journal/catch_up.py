@@ -17,18 +17,25 @@ from relaymesh.journal.copying import copy_file, same_bytes, same_ends
 from relaymesh.journal.disk import Disk
 from relaymesh.journal.epoch import read_epoch
 from relaymesh.journal.frame import BadFrame
-from relaymesh.journal.layout import EPOCH, INCOMPLETE, MARK, NEW, remove_unfinished
+from relaymesh.journal.layout import ASIDE, EPOCH, INCOMPLETE, MARK, NEW, remove_unfinished
 from relaymesh.journal.mark import read_mark
 from relaymesh.journal.scan import SegmentReader, Walk
 from relaymesh.journal.segment import HEAD_BYTES, Located, SegmentHead, list_segments
 from relaymesh.journal.standing import Standing, standing_of
 from relaymesh.journal.verdict import judge_sealed, read_head
 
-__all__ = ["bring_in_step", "check_same_journal", "declare_complete", "declare_incomplete", "lacks"]
+__all__ = [
+    "bring_in_step",
+    "check_same_journal",
+    "declare_complete",
+    "declare_incomplete",
+    "lacks",
+    "same_aside",
+]
 
 log = logging.getLogger("relaymesh.journal")
 
-ASIDE = ".aside"
+SET_ASIDE = ".aside"
 
 
 def check_same_journal(primary: Disk, mirror: Disk) -> None:
@@ -58,6 +65,7 @@ def bring_in_step(primary: Disk, mirror: Disk, *, with_live: bool = True) -> int
         declare_incomplete(mirror, "it was being brought in step with its primary")
     copied = _copy_segments(primary, ours.segments[: None if with_live else -1], mirror, theirs)
     copied += _copy_checkpoints(primary, mirror)
+    copied += _copy_aside(primary, mirror)
     if read_epoch(mirror) != read_epoch(primary):
         copied += copy_file(primary, EPOCH, mirror)
     if with_live:
@@ -163,7 +171,7 @@ def _set_newer_aside(mirror: Disk, theirs: Standing, newest: int) -> None:
 
 def _set_aside(mirror: Disk, segment: Located) -> None:
     log.warning("the mirror's %s is not the primary's: it is set aside", segment.path)
-    mirror.rename(segment.path, f"{segment.path}{ASIDE}")
+    mirror.rename(segment.path, f"{segment.path}{SET_ASIDE}")
     mirror.sync_folder(segment.folder)
 
 
@@ -181,6 +189,22 @@ def _copy_checkpoints(primary: Disk, mirror: Disk) -> int:
         for sequence in theirs - set(ours):
             mirror.remove(checkpoint_path(sequence))
     return copied
+
+
+def same_aside(primary: Disk, mirror: Disk) -> bool:
+    """Whether both set the same records aside."""
+    here, there = primary.exists(ASIDE), mirror.exists(ASIDE)
+    return same_bytes(primary, mirror, ASIDE) if here and there else here == there
+
+
+def _copy_aside(primary: Disk, mirror: Disk) -> int:
+    if same_aside(primary, mirror):
+        return 0
+    if primary.exists(ASIDE):
+        return copy_file(primary, ASIDE, mirror)
+    mirror.rename(ASIDE, f"{ASIDE}{SET_ASIDE}")
+    mirror.sync_folder("")
+    return 0
 
 
 def _is_whole(disk: Disk, sequence: int) -> bool:

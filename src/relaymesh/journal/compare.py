@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from relaymesh.errors import JournalDamaged
+from relaymesh.journal.catch_up import same_aside
 from relaymesh.journal.checkpoint import checkpoint_path, list_checkpoints
 from relaymesh.journal.copying import same_bytes
 from relaymesh.journal.disk import Disk
 from relaymesh.journal.frame import BadFrame
+from relaymesh.journal.layout import ASIDE
 from relaymesh.journal.mark import read_mark
 from relaymesh.journal.scan import SegmentReader, Window, read_frame
 from relaymesh.journal.segment import Located
@@ -53,11 +55,14 @@ class Comparison:
         return "the data directory" if primary else "the mirror" if mirror else "neither"
 
 
-def compare(primary: Disk, mirror: Disk) -> Comparison:
-    """Verify both and compare what they hold. Damage and differences are reported, not raised."""
+def compare(primary: Disk, mirror: Disk, *, records: bool = False) -> Comparison:
+    """Verify both and compare what they hold. Damage and differences are reported, not raised.
+
+    `records`: also decode each record, and report those that cannot be read.
+    """
     theirs = standing_of(mirror)  # first, so that a running node can only have got further in the primary
     ours = standing_of(primary)
-    comparison = Comparison(verify(primary), verify(mirror))
+    comparison = Comparison(verify(primary, records=records), verify(mirror, records=records))
     comparison.behind = max(0, ours.acknowledged - theirs.next_sequence)
     comparison.ahead = max(0, theirs.acknowledged - ours.next_sequence)
     _compare_segments(primary, ours, mirror, theirs, comparison)
@@ -66,6 +71,8 @@ def compare(primary: Disk, mirror: Disk) -> Comparison:
         path = checkpoint_path(sequence)
         if not _same_or_gone(primary, mirror, path):
             comparison.differences.append(Difference(path, 0, "the checkpoints differ"))
+    if not same_aside(primary, mirror):
+        comparison.differences.append(Difference(ASIDE, 0, "they set different records aside"))
     return comparison
 
 

@@ -13,8 +13,9 @@ from relaymesh.kernel import records
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import AnyRecord, Failure
 from relaymesh.wire.envelope import envelope_json, iso
+from relaymesh.wire.named import named_by
 from relaymesh.wire.operations import operation_of
-from relaymesh.wire.records import Skipped, decode_records
+from relaymesh.wire.records import Skipped, Unreadable, read_records
 
 REMEMBERED_MAX = 200_000
 """Messages whose ids are kept while reading: about 50 MB."""
@@ -57,13 +58,13 @@ class EventRows:
     def rows(self, frames: Iterable[Events]) -> Iterator[dict[str, Any]]:
         for frame in frames:
             sequence = frame.first_sequence
-            for record in decode_records(frame.payload):
+            for record in read_records(frame.payload):
                 yield from self._rows(record, sequence)
                 sequence += record.count
 
-    def _rows(self, record: AnyRecord | Skipped, base: int) -> Iterator[dict[str, Any]]:
+    def _rows(self, record: AnyRecord | Skipped | Unreadable, base: int) -> Iterator[dict[str, Any]]:
         detail = self._detail(record)
-        at = None if isinstance(record, Skipped) else iso(record.at)
+        at = None if isinstance(record, Skipped | Unreadable) else iso(record.at)
         operation = operation_of(record)
         for i in range(record.count):
             row: dict[str, Any] = {
@@ -78,7 +79,7 @@ class EventRows:
             row.update(detail(i, base + i))
             yield row
 
-    def _detail(self, record: AnyRecord | Skipped) -> Callable[[int, int], dict[str, Any]]:
+    def _detail(self, record: AnyRecord | Skipped | Unreadable) -> Callable[[int, int], dict[str, Any]]:
         """How event i of this record fills its row."""
         match record:
             case records.Accepted():
@@ -97,6 +98,9 @@ class EventRows:
                 return lambda _i, _at: {"mailbox": record.mailbox, "role": record.role}
             case records.EpochStarted() | Skipped():
                 return lambda _i, _at: {}
+            case Unreadable():
+                mailbox = named_by(record).mailbox
+                return lambda _i, _at: {"mailbox": mailbox, "unreadable": record.why}
             case records.Returned() | records.DeadLettered():
                 return lambda i, at: self._ends(record, i, at)
             case _:

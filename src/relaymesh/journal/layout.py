@@ -8,6 +8,7 @@
     checkpoints/  the newest two
     consumers/    how far readers have come that retention waits for; see `consumers.py`
     mirror        where this directory's mirror lies; see `mirror.py`
+    aside.jsonl   records that cannot be read and are passed over; see `aside.py`
     incomplete    the directory is being filled from another one; it must not be used yet
 
 A file whose name ends in `.new` was being made when a process died; it never counts.
@@ -20,6 +21,7 @@ from relaymesh.journal.disk import Disk, Lock
 
 __all__ = [
     "ARCHIVE",
+    "ASIDE",
     "CHECKPOINTS",
     "EPOCH",
     "INCOMPLETE",
@@ -44,6 +46,7 @@ EPOCH = "epoch"
 MARK = "mark"
 MIRROR = "mirror"
 INCOMPLETE = "incomplete"
+ASIDE = "aside.jsonl"
 NEW = ".new"
 
 _FILL_AGAIN = "a mirror is filled when its node starts, a data directory by `relaymesh journal restore`"

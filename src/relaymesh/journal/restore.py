@@ -17,6 +17,7 @@ from relaymesh.journal.copying import copy_file
 from relaymesh.journal.disk import Disk
 from relaymesh.journal.layout import (
     ARCHIVE,
+    ASIDE,
     CHECKPOINTS,
     EPOCH,
     INCOMPLETE,
@@ -94,7 +95,7 @@ def _restore(mirror: Disk, target: Disk, aside: str, report: Report) -> Restored
         copied += copy_file(mirror, segment.path, target)
     for sequence in reversed(list_checkpoints(mirror)):
         copied += copy_file(mirror, checkpoint_path(sequence), target)
-    for name in (EPOCH, MARK):
+    for name in (EPOCH, MARK, ASIDE):
         if mirror.exists(name):
             copied += copy_file(mirror, name, target)
     restored = verify(target)

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relaymesh.errors import JournalDamaged
+from relaymesh.errors import AsideInvalid, JournalDamaged
+from relaymesh.journal.aside import Aside, AsideLine, line_for, read_aside
 from relaymesh.journal.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint
 from relaymesh.journal.disk import Disk
 from relaymesh.journal.epoch import read_epoch
 from relaymesh.journal.frame import BadFrame, Frame
-from relaymesh.journal.layout import EPOCH, INCOMPLETE, MARK, pairs_in
+from relaymesh.journal.layout import ASIDE, EPOCH, INCOMPLETE, MARK, pairs_in
 from relaymesh.journal.mark import Mark, read_mark
 from relaymesh.journal.scan import SegmentReader, Walk
 from relaymesh.journal.segment import Located, SegmentHead, list_segments
 from relaymesh.journal.verdict import Damage, TornTail, judge_link, judge_live, judge_sealed, read_head
+from relaymesh.wire.records import Unreadable
 
-__all__ = ["Report", "verify"]
+__all__ = ["Report", "UnreadableAt", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableAt:
+    """A record that cannot be read, where it lies, and whether it is set aside."""
+
+    record: Unreadable
+    line: AsideLine
+    """Its line in the file of records set aside, or the one it would have."""
+    set_aside: bool
 
 
 @dataclass(slots=True)
@@ -34,17 +46,51 @@ class Report:
     checkpoints: int = 0
     torn_tail: TornTail | None = None
     damage: list[Damage] = field(default_factory=list)
+    found: list[UnreadableAt] = field(default_factory=list)
+    """Records that cannot be read, set aside or not; looked for only when `verify` is told to."""
+    aside: Aside | None = None
+
+    @property
+    def unreadable(self) -> list[UnreadableAt]:
+        """Those that stop a start."""
+        return [each for each in self.found if not each.set_aside]
+
+    @property
+    def set_aside(self) -> list[UnreadableAt]:
+        return [each for each in self.found if each.set_aside]
 
     def count(self, frame: Frame) -> None:
         self.frames += 1
         self.events += frame.events
         self.bytes += frame.end - frame.offset
         self.next_sequence = frame.next_sequence
+        if self.aside is not None:
+            self._look_into(frame, self.aside)
+
+    def _look_into(self, frame: Frame, aside: Aside) -> None:
+        try:
+            records = aside.sort_out(frame)
+        except JournalDamaged as error:
+            self.damage.append(Damage(frame.segment, frame.offset, error.message))
+            return
+        except AsideInvalid as error:
+            self.damage.append(Damage(ASIDE, 0, error.message))
+            return
+        for index, sequence, record in records:
+            if isinstance(record, Unreadable):
+                line = aside.lines.get(sequence)
+                new = line_for(frame, index, sequence, record, reason="", at="", by="")
+                self.found.append(UnreadableAt(record, line or new, line is not None))
 
 
-def verify(disk: Disk) -> Report:
-    """Check every segment, checkpoint, the mark and the epoch. Damage is reported, not raised."""
+def verify(disk: Disk, *, records: bool = False) -> Report:
+    """Check every segment, checkpoint, the mark and the epoch. Damage is reported, not raised.
+
+    `records`: also decode each record, and report those that cannot be read.
+    """
     report = Report()
+    if records:
+        _read_aside(disk, report)
     mark = read_mark(disk)
     segments = list_segments(disk)
     heads = [_head(disk, segment, report) for segment in segments]
@@ -56,7 +102,20 @@ def verify(disk: Disk) -> Report:
     if mark is not None and mark.segment > (segments[-1].name.number if segments else 0):
         report.damage.append(Damage(MARK, 0, f"segment {mark.segment}, which the mark names, is missing"))
     _verify_other_files(disk, mark, report)
+    if report.aside is not None and not report.damage:
+        try:
+            report.aside.check_end(report.next_sequence or 0)
+        except AsideInvalid as error:
+            report.damage.append(Damage(ASIDE, 0, error.message))
     return report
+
+
+def _read_aside(disk: Disk, report: Report) -> None:
+    try:
+        report.aside = read_aside(disk)
+    except AsideInvalid as error:
+        report.aside = Aside()
+        report.damage.append(Damage(ASIDE, 0, error.message))
 
 
 def _head(disk: Disk, segment: Located, report: Report) -> SegmentHead | None:

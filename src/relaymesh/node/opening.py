@@ -8,22 +8,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, starmap
 from pathlib import Path
 
 import apsw
 
 from relaymesh.errors import DirectoryError, JournalDamaged, StoreMisconfigured
 from relaymesh.journal import FIRST_SEQUENCE, Disk, Frame, Mirror, Recovery, Writer, read_frames, recover
+from relaymesh.journal.aside import Aside, read_aside
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
 from relaymesh.journal.layout import JOURNAL
-from relaymesh.kernel.records import Accepted, Published
+from relaymesh.kernel.gaps import apply_behind_gap, leave_out
+from relaymesh.kernel.records import Accepted, Granted, Published, Returned
 from relaymesh.kernel.snapshot import restore
 from relaymesh.kernel.state import State
 from relaymesh.node.mirroring import naming_the_way_out
 from relaymesh.node.settings import MeshSettings
 from relaymesh.store import Projection, SqliteStore, rebuild
-from relaymesh.wire.records import Skipped, decode_records, share_names
+from relaymesh.wire.named import named_by
+from relaymesh.wire.old_forms import within_bounds
+from relaymesh.wire.records import Skipped, Unreadable, share_names
 from relaymesh.wire.snapshot import decode_piece
 
 log = logging.getLogger("relaymesh.node")
@@ -137,6 +141,7 @@ def _open_store(path: Path) -> SqliteStore | None:
 
 def _bring_back(recovery: Recovery, store: SqliteStore | None) -> tuple[State, SqliteStore | None]:
     """Checkpoint and replay; the store follows, unless what it needs lies before the checkpoint."""
+    aside = read_aside(recovery.disk)
     state = restore(map(decode_piece, recovery.chunks())) if recovery.checkpoint else first_state()
     if store is not None and store.applied == 0 and recovery.checkpoint is None:
         store.skip_to(FIRST_SEQUENCE)
@@ -144,13 +149,14 @@ def _bring_back(recovery: Recovery, store: SqliteStore | None) -> tuple[State, S
     state.admitted.stored_through = store.applied if store is not None else 0
     catching_up: list[Projection] = []
     events = 0
-    for projection in replay(state, recovery.frames()):
+    for projection in replay(state, recovery.frames(), aside):
         if follows and store is not None and projection.base >= store.applied:
             catching_up.append(projection)
             events += projection.record.count
             if events >= PROJECTED_AT_ONCE:
                 store = _project(store, catching_up)
                 catching_up, events = [], 0
+    aside.check_end(state.sequence)
     state.admitted.stored_through = 0
     if store is not None and catching_up:
         store = _project(store, catching_up)
@@ -174,20 +180,31 @@ def first_state() -> State:
     return state
 
 
-def replay(state: State, frames: Iterator[Frame]) -> Iterator[Projection]:
-    """Apply every record of the frames, and yield each with what applying it told."""
+def replay(state: State, frames: Iterator[Frame], aside: Aside) -> Iterator[Projection]:
+    """Apply every record of the frames that is not set aside, and yield each with what applying it told."""
+    gap = False
     for frame in frames:
         if frame.first_sequence != state.sequence:
             raise JournalDamaged(
                 f"{frame.segment} at offset {frame.offset} begins with sequence {frame.first_sequence}"
                 f" where {state.sequence} is next"
             )
-        for record in decode_records(frame.payload):
+        for record in aside.records(frame):
             if isinstance(record, Skipped):
                 state.skip(record.count)
                 continue
+            if isinstance(record, Unreadable):
+                gap = True
+                named = named_by(record)
+                leave_out(state, record.count, named.opens, named.pattern)
+                continue
             if isinstance(record, Accepted | Published):
                 share_names(record.envelopes)
+            elif isinstance(record, Granted | Returned):
+                record = within_bounds(record)  # noqa: PLW2901 - the same record, as it is read today
+            if gap:
+                yield from starmap(Projection, apply_behind_gap(state, record))
+                continue
             base = state.sequence
             yield Projection(base, record, state.apply(record))
         if state.sequence != frame.next_sequence:
@@ -202,10 +219,12 @@ def rebuild_store(disk: Disk, store_path: Path) -> int:
     Where retention has dropped the beginning, it starts from the oldest checkpoint instead: what was
     settled before that is gone from the tables.
     """
+    aside = read_aside(disk)
     frames = read_frames(disk)
     first = next(frames, None)
     if first is None or first.first_sequence == FIRST_SEQUENCE:
-        return rebuild(store_path, replay(first_state(), chain(() if first is None else (first,), frames)))
+        every = chain(() if first is None else (first,), frames)
+        return rebuild(store_path, replay(first_state(), every, aside))
     checkpoints = list_checkpoints(disk)
     if not checkpoints:
         raise JournalDamaged(
@@ -214,7 +233,7 @@ def rebuild_store(disk: Disk, store_path: Path) -> int:
         )
     sequence = checkpoints[-1]
     state = restore(map(decode_piece, checkpoint_chunks(disk, read_checkpoint(disk, sequence))))
-    return rebuild(store_path, replay(state, read_frames(disk, sequence)))
+    return rebuild(store_path, replay(state, read_frames(disk, sequence), aside))
 
 
 @contextmanager

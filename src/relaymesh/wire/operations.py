@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relaymesh.kernel import records
 from relaymesh.kernel.records import AnyRecord
-from relaymesh.wire.records import Skipped
+from relaymesh.wire.records import Skipped, Unreadable
 
 __all__ = ["OPERATIONS", "RETURNS", "code_of", "operation_of"]
 
@@ -40,8 +40,10 @@ RETURNS: dict[str, str] = {
 """`Returned` by its cause. The first three burn the attempt."""
 
 
-def operation_of(record: AnyRecord | Skipped) -> str:
-    """The name; OPERATION_n for a record of a newer version."""
+def operation_of(record: AnyRecord | Skipped | Unreadable) -> str:
+    """The name; OPERATION_n for a record of a newer version, UNREADABLE_n for one that cannot be read."""
+    if isinstance(record, Unreadable):
+        return f"UNREADABLE_{record.operation}"
     if isinstance(record, Skipped):
         return f"OPERATION_{record.operation}"
     if isinstance(record, records.Returned):
@@ -49,9 +51,9 @@ def operation_of(record: AnyRecord | Skipped) -> str:
     return OPERATIONS[type(record)]
 
 
-def code_of(record: AnyRecord | Skipped) -> int:
+def code_of(record: AnyRecord | Skipped | Unreadable) -> int:
     """The number under which the journal's format knows it."""
-    if isinstance(record, Skipped):
+    if isinstance(record, Skipped | Unreadable):
         return record.operation
     tag = type(record).__struct_config__.tag
     assert isinstance(tag, int), "records are tagged with numbers"

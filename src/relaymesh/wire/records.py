@@ -25,6 +25,9 @@ _raw_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _one_decoder = msgspec.msgpack.Decoder(AnyRecord)
 _number_decoder = msgspec.msgpack.Decoder(int)
 
+SHOW = "relaymesh journal set-aside"
+DO = "with --yes --reason TEXT it is set aside and the next start passes over it"
+
 RECORDS_BY_OPERATION: dict[int, type] = {
     kind.__struct_config__.tag: kind for kind in get_args(AnyRecord)
 }
@@ -50,16 +53,20 @@ class Unreadable(msgspec.Struct, frozen=True, gc=False):
         """Whether this version has the operation: if not, a newer one wrote it."""
         return self.operation in RECORDS_BY_OPERATION
 
-    def error(self, place: str = "") -> FormatTooNew | RecordUnreadable:
-        """The refusal. `place` says where the record lies: `<segment> at offset N, record i, sequence n`."""
-        where = f"{place}: " if place else ""
+    def error(self, place: str, sequence: int | None = None) -> FormatTooNew | RecordUnreadable:
+        """The refusal. `place` says where the record lies, `sequence` is its first one."""
         if not self.known:
-            return FormatTooNew(f"{where}operation {self.operation} is not one that this version knows")
+            return FormatTooNew(f"{place}: operation {self.operation} is not one that this version knows")
         name = RECORDS_BY_OPERATION[self.operation].__name__
         return RecordUnreadable(
-            f"{where}operation {self.operation} ({name}) of {self.count} events is in a form that cannot"
-            f" be read: {self.why}"
+            f"{place}: operation {self.operation} ({name}) of {_events(self.count)} is in a form that cannot"
+            f" be read: {self.why}",
+            hint=None if sequence is None else f"{SHOW} --sequence {sequence} shows what it named; {DO}",
         )
+
+
+def _events(count: int) -> str:
+    return "1 event" if count == 1 else f"{count} events"
 
 
 def encode_records(records: Sequence[AnyRecord]) -> bytes:
@@ -104,7 +111,7 @@ def decode_records(payload: bytes) -> list[AnyRecord] | list[AnyRecord | Skipped
 
 
 def read_records(payload: bytes) -> Sequence[AnyRecord | Skipped | Unreadable]:
-    """The records of one frame, also where some cannot be read. Raises `JournalDamaged` when it holds none."""
+    """The records of one frame, also where some cannot be read. Raises `JournalDamaged` if it holds none."""
     try:
         return _decoder.decode(payload)
     except REFUSED:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from relaymesh.journal import read_frames as product_frames
+from relaymesh.journal.aside import Aside
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
 from relaymesh.journal.frame import BadFrame
 from relaymesh.kernel.dedup import Seen
@@ -75,7 +76,7 @@ def check_replays(world: World, state: State) -> None:
     """Live state = the whole journal replayed = each checkpoint and what follows it replayed."""
     live = durable(state)
     replayed = first_state()
-    for _ in replay(replayed, product_frames(world.disk)):
+    for _ in replay(replayed, product_frames(world.disk), Aside()):
         pass
     _compare("the journal", live, durable(replayed))
     _compare_ids(state, replayed)
@@ -85,7 +86,7 @@ def check_replays(world: World, state: State) -> None:
         except BadFrame:
             continue  # damaged on purpose, and not read since
         restored = restore(map(decode_piece, checkpoint_chunks(world.disk, checkpoint)))
-        for _ in replay(restored, product_frames(world.disk, sequence)):
+        for _ in replay(restored, product_frames(world.disk, sequence), Aside()):
             pass
         _compare(f"the checkpoint at {sequence}", live, durable(restored))
         _compare_ids(state, restored)

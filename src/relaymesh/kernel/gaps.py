@@ -1,0 +1,148 @@
+"""Replaying behind a gap: records that were decided when a record that is set aside was still known.
+
+A record set aside uses up its sequences and does nothing else, so a later record may speak of a message that
+is not there, or that stands otherwise than the record supposes. `apply_behind_gap` applies what of it has a
+meaning: events about messages that are not there are passed over, a delivery that was never seen to end has
+ended, one that was never seen to begin has begun. Nothing here runs in a journal without such a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+from msgspec.structs import replace
+
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.entry import DELAYED, LEASED, Entry
+from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.records import (
+    Accepted,
+    AnyRecord,
+    DeadLettered,
+    DelayedForced,
+    Granted,
+    MailboxOpened,
+    Redriven,
+    Returned,
+    Subscribed,
+    Unsubscribed,
+)
+from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.state import State
+
+__all__ = ["apply_behind_gap", "leave_out"]
+
+Applied = tuple[int, AnyRecord, Any]
+"""A first sequence, the record that was applied there, and what applying it told."""
+
+_PER_EVENT = ("sequences", "due", "failures")
+UNKNOWN = "unknown"
+
+
+def leave_out(state: State, count: int, opens: str | None, pattern: str | None) -> None:
+    """Pass over a record set aside. `opens`: the mailbox it opened, which exists, with the settings it has or
+    the defaults; `pattern`: what it was subscribed to."""
+    base = state.sequence
+    if opens is not None:
+        before = state.mailboxes.get(opens)
+        settings = MailboxSettings() if before is None else before.settings
+        if pattern is not None:
+            state.apply(Subscribed(1, state.now, pattern, opens, settings))
+        elif before is None:
+            state.apply(MailboxOpened(1, state.now, opens, settings))
+    state.sequence = base
+    state.skip(count)
+
+
+def apply_behind_gap(state: State, record: AnyRecord) -> Iterator[Applied]:
+    """Apply what has a meaning of a record; yields what was applied. All its sequences are used up."""
+    base = state.sequence
+    if isinstance(record, Accepted | Redriven) and record.mailbox not in state.mailboxes:
+        _beside(state, MailboxOpened(1, record.at, record.mailbox, MailboxSettings()))
+    if isinstance(record, Redriven):
+        yield from _letter_for(state, record)
+    if hasattr(record, "sequences"):
+        yield from _apply_parts(state, record)
+    elif not isinstance(record, Unsubscribed) or record.mailbox in state.mailboxes:
+        yield base, record, state.apply(record)
+    state.sequence = base + record.count
+
+
+def _beside(state: State, record: AnyRecord, sequence: int | None = None) -> Any:
+    """Apply a record that is not in the journal; it uses up no sequence."""
+    base = state.sequence
+    state.sequence = base if sequence is None else sequence
+    detail = state.apply(record)
+    state.sequence = base
+    return detail
+
+
+def _letter_for(state: State, record: Redriven) -> Iterator[Applied]:
+    """Make the dead letter that a redrive names, when its burial was set aside."""
+    source, dead_sequence = record.source, record.dead_sequence
+    if state.letters.find(source, dead_sequence) is not None:
+        return
+    mailbox = state.mailboxes.get(source)
+    sequence = state.admitted.of(source).get(record.envelope.id)
+    if mailbox is not None and isinstance(sequence, int) and sequence in mailbox.entries:
+        buried = DeadLettered(1, record.at, source, [sequence], UNKNOWN, [])
+        yield dead_sequence, buried, _beside(state, buried, dead_sequence)
+        return
+    at = record.at
+    state.letters.add(
+        DeadLetter(source, dead_sequence, dead_sequence, at, at, UNKNOWN, record.envelope, 0, 0, [])
+    )
+
+
+def _apply_parts(state: State, record: Any) -> Iterator[Applied]:
+    """A record about messages: the events about those that are there, each under its own sequence."""
+    base, mailbox = state.sequence, state.mailboxes.get(record.mailbox)
+    fits = [_fits(mailbox, record, sequence) for sequence in record.sequences]
+    start = 0
+    for there, same in groupby(fits):
+        end = start + len(list(same))
+        if there and mailbox is not None:
+            part = record if end - start == len(fits) else _part(record, start, end)
+            _prepare(state, mailbox, part)
+            state.sequence = base + start
+            yield base + start, part, state.apply(part)
+        start = end
+    if isinstance(record, Granted):
+        state.next_token = record.token + record.count
+
+
+def _fits(mailbox: Mailbox | None, record: AnyRecord, sequence: int) -> bool:
+    entry = None if mailbox is None else mailbox.entries.look(sequence)
+    return entry is not None and (not isinstance(record, DelayedForced) or entry.state == DELAYED)
+
+
+def _part(record: Any, start: int, end: int) -> Any:
+    changed: dict[str, Any] = {
+        name: getattr(record, name)[start:end] for name in _PER_EVENT if getattr(record, name, None)
+    }
+    if isinstance(record, Granted):
+        changed["token"] = record.token + start
+    return replace(record, count=end - start, **changed)
+
+
+def _prepare(state: State, mailbox: Mailbox, record: AnyRecord) -> None:
+    """Bring the messages into the state that the record supposes."""
+    at = record.at
+    if isinstance(record, Granted):
+        out = [each.sequence for each in _entries(mailbox, record.sequences) if each.state == LEASED]
+        if out:
+            back = Returned(len(out), at, mailbox.address, "restart", out, [at] * len(out), [])
+            _beside(state, back)
+    elif isinstance(record, Returned):
+        waiting = [each.sequence for each in _entries(mailbox, record.sequences) if each.state != LEASED]
+        if waiting:
+            _beside(state, Granted(len(waiting), at, mailbox.address, "", state.next_token, waiting))
+
+
+def _entries(mailbox: Mailbox, sequences: list[int]) -> Iterator[Entry]:
+    for sequence in sequences:
+        entry = mailbox.entries.look(sequence)
+        if entry is not None:
+            yield entry
