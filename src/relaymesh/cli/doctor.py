@@ -18,6 +18,7 @@ import typer
 
 from relaymesh.cli import options
 from relaymesh.cli.failure import CheckFailed, failure_of
+from relaymesh.cli.journal import unreadable_text
 from relaymesh.cli.looking import Look, look_into
 from relaymesh.cli.moments import bytes_text, span_text
 from relaymesh.cli.options import begin

@@ -18,6 +18,7 @@ from relaymesh.cli.failure import CheckFailed
 from relaymesh.cli.moments import bytes_text
 from relaymesh.cli.options import begin
 from relaymesh.cli.output import json_text
+from relaymesh.cli.set_aside import set_aside
 from relaymesh.cli.table import Column, printable, short_address
 from relaymesh.errors import JournalDamaged, MeshError, NotFound
 from relaymesh.journal import (
@@ -273,6 +274,9 @@ def unreadable_fields(found: UnreadableAt) -> dict[str, Any]:
     line = found.line
     fields = {name: getattr(line, name) for name in ("sequence", "count", "operation", "segment", "offset")}
     return fields | {"record": line.record, "why": found.record.why}
+
+
+app.command("set-aside")(set_aside)
 
 
 @app.command("stat")

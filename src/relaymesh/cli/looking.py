@@ -138,13 +138,13 @@ def look_into(path: Path) -> Look:
 
 
 def _look(disk: RealDisk) -> Look:
-    state = _newest_state(disk)
+    state = newest_state(disk)
     for _ in replay(state, read_frames(disk, state.sequence), read_aside(disk)):
         pass
     return Look(state, max(time.time_ns() // 1_000_000, state.now))
 
 
-def _newest_state(disk: RealDisk) -> State:
+def newest_state(disk: RealDisk) -> State:
     """The newest checkpoint that reads back; a bad one is passed over, and left as it is."""
     for sequence in list_checkpoints(disk):
         try:

@@ -57,7 +57,10 @@ def leave_out(state: State, count: int, opens: str | None, pattern: str | None) 
 
 
 def apply_behind_gap(state: State, record: AnyRecord) -> Iterator[Applied]:
-    """Apply what has a meaning of a record; yields what was applied. All its sequences are used up."""
+    """Apply what has a meaning of a record; yields what was applied. All its sequences are used up.
+
+    A record of no events that it yields was made here and is in no journal.
+    """
     base = state.sequence
     if isinstance(record, Accepted | Redriven) and record.mailbox not in state.mailboxes:
         _beside(state, MailboxOpened(1, record.at, record.mailbox, MailboxSettings()))
@@ -87,8 +90,9 @@ def _letter_for(state: State, record: Redriven) -> Iterator[Applied]:
     mailbox = state.mailboxes.get(source)
     sequence = state.admitted.of(source).get(record.envelope.id)
     if mailbox is not None and isinstance(sequence, int) and sequence in mailbox.entries:
-        buried = DeadLettered(1, record.at, source, [sequence], UNKNOWN, [])
-        yield dead_sequence, buried, _beside(state, buried, dead_sequence)
+        buried = DeadLettered(1, record.at, source, [sequence], UNKNOWN, [None])
+        letters = _beside(state, buried, dead_sequence)
+        yield state.sequence, replace(buried, count=0), letters
         return
     at = record.at
     state.letters.add(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, starmap
+from itertools import chain
 from pathlib import Path
 
 import apsw
@@ -19,7 +19,7 @@ from relaymesh.journal.aside import Aside, read_aside
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
 from relaymesh.journal.layout import JOURNAL
 from relaymesh.kernel.gaps import apply_behind_gap, leave_out
-from relaymesh.kernel.records import Accepted, Granted, Published, Returned
+from relaymesh.kernel.records import Accepted, AnyRecord, Granted, Published, Returned
 from relaymesh.kernel.snapshot import restore
 from relaymesh.kernel.state import State
 from relaymesh.node.mirroring import naming_the_way_out
@@ -190,27 +190,41 @@ def replay(state: State, frames: Iterator[Frame], aside: Aside) -> Iterator[Proj
                 f" where {state.sequence} is next"
             )
         for record in aside.records(frame):
+            base = state.sequence
             if isinstance(record, Skipped):
                 state.skip(record.count)
+                yield Projection(base, record)
                 continue
             if isinstance(record, Unreadable):
                 gap = True
                 named = named_by(record)
                 leave_out(state, record.count, named.opens, named.pattern)
+                yield Projection(base, Skipped(record.operation, record.count))
                 continue
             if isinstance(record, Accepted | Published):
                 share_names(record.envelopes)
             elif isinstance(record, Granted | Returned):
                 record = within_bounds(record)  # noqa: PLW2901 - the same record, as it is read today
             if gap:
-                yield from starmap(Projection, apply_behind_gap(state, record))
+                yield from _behind_gap(state, record)
                 continue
-            base = state.sequence
             yield Projection(base, record, state.apply(record))
         if state.sequence != frame.next_sequence:
             raise JournalDamaged(
                 f"{frame.segment} at offset {frame.offset} says it holds {frame.events} events, but does not"
             )
+
+
+def _behind_gap(state: State, record: AnyRecord) -> Iterator[Projection]:
+    """What of a record could be applied, and `Skipped` for the sequences in between."""
+    at, end = state.sequence, state.sequence + record.count
+    for base, part, detail in apply_behind_gap(state, record):
+        if base > at:
+            yield Projection(at, Skipped(0, base - at))
+        yield Projection(base, part, detail)
+        at = base + part.count
+    if end > at:
+        yield Projection(at, Skipped(0, end - at))
 
 
 def rebuild_store(disk: Disk, store_path: Path) -> int:

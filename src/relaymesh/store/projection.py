@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from relaymesh.kernel.records import AnyRecord
+from relaymesh.wire.records import Skipped
 
 State = Literal["pending", "acked", "dropped", "dead", "redriven", "purged"]
 """The state of a message row. `pending` is everything unsettled: a due time in the future makes it
@@ -17,9 +18,10 @@ class Projection(NamedTuple):
 
     `base` is the sequence of the record's first event. `detail` is, for `Published`, the
     mailbox addresses it was routed to; for `DeadLettered` the list of `DeadLetter`s, one an event; for
-    `Redriven` the redrive count of the new entry; None for all others.
+    `Redriven` the redrive count of the new entry; None for all others. A record that was passed over is
+    `Skipped`: it changes no table and takes its sequences.
     """
 
     base: int
-    record: AnyRecord
+    record: AnyRecord | Skipped
     detail: object = None

@@ -28,9 +28,7 @@ _number_decoder = msgspec.msgpack.Decoder(int)
 SHOW = "relaymesh journal set-aside"
 DO = "with --yes --reason TEXT it is set aside and the next start passes over it"
 
-RECORDS_BY_OPERATION: dict[int, type] = {
-    kind.__struct_config__.tag: kind for kind in get_args(AnyRecord)
-}
+RECORDS_BY_OPERATION: dict[int, type] = {kind.__struct_config__.tag: kind for kind in get_args(AnyRecord)}
 
 
 class Skipped(msgspec.Struct, frozen=True, gc=False):
