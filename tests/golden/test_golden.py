@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from relaymesh.node.opening import rebuild_store
 from relaymesh.node.settings import MeshSettings
 from relaymesh.testing.clock import ManualClock
 from relaymesh.testing.mesh import ManualMesh
+from relaymesh.wire.old_forms import moment, text
 from tests.golden.reading import OPERATIONS, operations_of, records_of
 
 GOLDEN = Path(__file__).parent / "v0_1_0"
@@ -30,26 +32,7 @@ EXPECTED: dict[str, Any] = {
 }
 DIRECTORIES = list(EXPECTED)
 
-UNREADABLE = {
-    "buried_int_code",
-    "buried_int_code_checkpointed",
-    "buried_int_reason",
-    "bytes_reason",
-    "dict_reason",
-    "float_due",
-    "float_due_checkpointed",
-    "float_retries",
-    "infinite_due",
-    "int_code",
-    "int_code_checkpointed",
-    "int_reason",
-    "int_reason_checkpointed",
-    "subscribed_text_retries",
-    "text_retries",
-    "text_retries_checkpointed",
-    "unknown_exit",
-    "unknown_exit_checkpointed",
-}
+UNREADABLE: set[str] = set()
 """Directories that hold a value which should have been refused, and which no start can read yet."""
 NO_CHECKPOINT = {"endless_lease_granted"}
 """Directories of which no checkpoint can be taken yet."""
@@ -135,10 +118,27 @@ def test_the_store_built_anew_says_what_the_old_one_says(name: str, directory: P
     for path in (directory, without):
         with opened(path, name) as mesh:
             check(mesh, name)
-    assert rows_of(without) == rows_of(directory)
+    assert in_words_of_today(rows_of(without)) == in_words_of_today(rows_of(directory))
     (without / "store.db").unlink()
     events = rebuild_store(RealDisk(without), without / "store.db")
     assert events >= EXPECTED[name]["next_sequence"] - 1
+
+
+def in_words_of_today(rows: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows with each value of an old form as it is read today: the old store holds it as it was written."""
+    forms = {
+        0: lambda x: x,
+        1: lambda x: x,
+        2: text,
+        3: lambda x: "bytes" if x in ("bm8=", "no") else text(x),
+    }
+    for row in chain.from_iterable(rows.values()):
+        if row.get("failures"):
+            failures = json.loads(row["failures"])
+            row["failures"] = [[forms.get(i, text)(x) for i, x in enumerate(each)] for each in failures]
+        if row.get("due_at_ms"):
+            row["due_at_ms"] = moment(row["due_at_ms"])
+    return rows
 
 
 def rows_of(path: Path) -> dict[str, list[dict[str, Any]]]:

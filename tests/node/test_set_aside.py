@@ -19,6 +19,7 @@ from relaymesh.kernel.snapshot import Snapshot, restore
 from relaymesh.kernel.state import State
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.opening import first_state, replay
+from relaymesh.node.settings import MeshSettings
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.wire.records import RECORDS_BY_OPERATION, Unreadable
 from tests.journal.tampering import Field, make_unreadable, records_of, segments_of, tamper
@@ -160,8 +161,20 @@ def line_in(frames: list[Frame], sequence: int) -> AsideLine:
     raise AssertionError("the record can be read")
 
 
-@pytest.mark.parametrize("name", ["EpochStarted", "MailboxOpened", "Subscribed", "Accepted", "Granted", "Acked",
-                                  "Returned", "DeadLettered", "Redriven"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "EpochStarted",
+        "MailboxOpened",
+        "Subscribed",
+        "Accepted",
+        "Granted",
+        "Acked",
+        "Returned",
+        "DeadLettered",
+        "Redriven",
+    ],
+)
 def test_a_start_names_the_record_and_opens_once_it_is_set_aside(
     journal: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -292,7 +305,7 @@ def test_the_mirror_gets_the_file_and_a_restore_brings_it_back(
 ) -> None:
     path, mirror = copy_with_bad(journal, tmp_path / "data", first_of(journal, "Acked")), tmp_path / "mirror"
     assert run(path, "set-aside", "--all", "--yes", "--reason", "x") == 0
-    with Mesh(path, mirror=mirror):
+    with Mesh(path, settings=MeshSettings(mirror=mirror)):
         pass
     assert (mirror / "aside.jsonl").read_bytes() == (path / "aside.jsonl").read_bytes()
     assert run(path, "verify", "--mirror", str(mirror)) == 0

@@ -98,7 +98,7 @@ def test_old_forms_in_checkpoints_read_as_values_of_today() -> None:
         [10, 1, 5, "default/a", "nack", [3], ["soon"], []],
         [10, 1, 5, "default/a", "nack", [3], [float("nan")], []],
         [10, 1, 5.5, "default/a", "nack", [3], [10], []],
-        [10, 1, 5, "default/a", "nack", [3], [10], [[1, 5, ["503"]]]],
+        [10, 1, 5, "default/a", "nack", [3], [10], [["one", 5, "503"]]],
         [8, 1, 5, "default/a", [3.5]],
         [2, 1, 5, "default/a", [100, 100, "sideways"]],
         [2, 1, 5, "default/a", [100, 100, "fifo", 1, 0, None, 1, 1, 0.5, 1, False, False, "at_least_once",
@@ -127,7 +127,8 @@ def test_a_piece_that_is_not_listed_is_damage() -> None:
 def test_every_listed_form_names_a_field_and_a_release() -> None:
     for (kind, field), form in OLD_FORMS.items():
         assert field in kind.__struct_fields__  # type: ignore[attr-defined]
-        assert form.written_by and form.example
+        assert form.written_by
+        assert form.example
 
 
 def test_a_time_beyond_the_bound_is_cut_to_it() -> None:

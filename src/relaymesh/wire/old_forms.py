@@ -22,7 +22,7 @@ from relaymesh.kernel.records import Failure
 from relaymesh.kernel.settings import RATE_PER_S_MAX, MailboxSettings
 from relaymesh.kernel.snapshot import EntriesPiece, EntryPiece, Held, LettersPiece, MailboxPiece
 
-__all__ = ["OLD_FORMS", "REFUSED", "OldForm", "in_new_form", "within_bounds"]
+__all__ = ["OLD_FORMS", "REFUSED", "OldForm", "in_new_form", "read_failures", "within_bounds"]
 
 REFUSED = (msgspec.MsgspecError, MeshError, UnicodeDecodeError, RecursionError)
 """What decoding raises: the decoder's own errors, and those of values that check themselves when made."""
@@ -33,6 +33,7 @@ COUNT_MAX = (1 << 53) - 1
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
+_decode_failures = msgspec.json.Decoder(list[Failure]).decode
 
 
 class OldForm(NamedTuple):
@@ -69,8 +70,10 @@ def retries(value: object) -> object:
 
 
 def text(value: object) -> object:
-    """A text, also as the number it was given as."""
-    return str(value) if type(value) in (int, float) else value
+    """A text, also where anything else was given: an error's text is for people."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else str(value)
 
 
 def exit_name(value: object) -> object:
@@ -83,8 +86,8 @@ def rate(value: object) -> object:
 
 
 def _whole(value: object, bound: int) -> object:
-    if type(value) is float and math.isfinite(value):
-        value = math.ceil(value)
+    if type(value) is float and not math.isnan(value):
+        value = bound if value > bound else math.ceil(max(value, 0.0))
     return min(value, bound) if type(value) is int else value
 
 
@@ -123,7 +126,9 @@ OLD_FORMS: dict[tuple[type, str], OldForm] = {
         )
     },
 }
-"""By struct and field. A field that is a list holds the form in each of its values."""
+"""By struct and field."""
+_LISTS = ("due",)
+"""Fields that are lists: each of their values may have the form."""
 
 _INSIDE: dict[tuple[type, str], tuple[Literal["one", "list", "dict"], type]] = {
     (records.MailboxOpened, "settings"): ("one", MailboxSettings),
@@ -164,7 +169,7 @@ def _replaced(kind: type, values: list[Any]) -> list[Any]:
     for place, name in enumerate(kind.__struct_fields__[: len(values)]):  # type: ignore[attr-defined]
         form, inside = OLD_FORMS.get((kind, name)), _INSIDE.get((kind, name))
         if form is not None:
-            replaced[place] = _each(form, values[place])
+            replaced[place] = _each(form, values[place]) if name in _LISTS else form.read(values[place])
         elif inside is not None:
             replaced[place] = _replaced_inside(*inside, values[place])
     return replaced
@@ -180,6 +185,15 @@ def _replaced_inside(how: Literal["one", "list", "dict"], kind: type, value: obj
     if how == "dict" and isinstance(value, dict):
         return {key: _replaced_inside("one", kind, each) for key, each in value.items()}
     return _replaced(kind, value) if how == "one" and isinstance(value, list) else value
+
+
+def read_failures(data: str | bytes) -> list[Failure]:
+    """The failures of a message as the store keeps them, JSON, also in old forms."""
+    try:
+        return _decode_failures(data)
+    except REFUSED:
+        values = _replaced_inside("list", Failure, msgspec.json.decode(data))
+        return _decode_failures(msgspec.json.encode(values))
 
 
 def within_bounds(record: records.Granted | records.Returned) -> records.Granted | records.Returned:

@@ -13,7 +13,9 @@ from pyspark.sql.window import WindowSpec
 from relaymesh.kernel.entry import TOKEN_COUNTER_BITS
 from relaymesh.pipeline.silver.operations import is_one
 
-__all__ = ["stream_violations"]
+__all__ = ["STREAM_RULES", "stream_violations"]
+
+STREAM_RULES = ("sequence_gap", "sequence_duplicate", "time_order", "token_order", "token_epoch")
 
 _STRETCH_BITS = 12
 """Events of a stretch, as a power of two: as many as a window of Spark holds as plain rows in memory."""
@@ -26,7 +28,8 @@ def stream_violations(bronze: DataFrame) -> DataFrame:
         "mailbox",
         "message_sequence",
         "sequence",
-        "timestamp",
+        # the time of a record that was set aside cannot be read: its rows have the frame's
+        f.when(~f.startswith("operation", f.lit("UNREADABLE_")), f.col("timestamp")).alias("timestamp"),
         f.when(is_one("GRANT"), f.col("lease_token")).alias("token"),
         "epoch",
         f.shiftright("sequence", _STRETCH_BITS).alias("stretch"),

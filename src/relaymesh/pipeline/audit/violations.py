@@ -12,9 +12,12 @@ from relaymesh.pipeline.audit.entry_rules import entry_violations
 from relaymesh.pipeline.audit.lane_rules import lane_violations
 from relaymesh.pipeline.audit.letter_rules import letter_violations
 from relaymesh.pipeline.audit.rules import RULES
-from relaymesh.pipeline.audit.stream_rules import stream_violations
+from relaymesh.pipeline.audit.stream_rules import STREAM_RULES, stream_violations
 from relaymesh.pipeline.audit.timeline import timeline
 from relaymesh.pipeline.schema.audit import AUDIT_SUMMARY, AUDIT_VIOLATIONS
+
+UNREADABLE = "UNREADABLE_"
+"""Operations of records that were set aside begin so."""
 
 __all__ = ["audit_summary", "audit_violations"]
 
@@ -28,7 +31,30 @@ def audit_violations(bronze: DataFrame, messages: DataFrame) -> DataFrame:
         letter_violations(bronze),
         balance_violations(bronze, messages),
     )
-    return reduce(DataFrame.unionByName, every).to(AUDIT_VIOLATIONS)
+    found = reduce(DataFrame.unionByName, every)
+    return _without_gaps(found, bronze).to(AUDIT_VIOLATIONS)
+
+
+def _without_gaps(found: DataFrame, bronze: DataFrame) -> DataFrame:
+    """No word of a mailbox from which a record was set aside: what breaks a rule there is that record's gap.
+
+    A record that names no mailbox may have been about any.
+    """
+    aside = (
+        bronze.where(f.startswith("operation", f.lit(UNREADABLE)))
+        .select(f.col("partition").alias("aside_partition"), f.col("mailbox").alias("aside_mailbox"))
+        .distinct()
+    )
+    concerned = (
+        (f.col("partition") == f.col("aside_partition"))
+        & ~f.col("rule").isin(*STREAM_RULES)
+        & (
+            f.col("aside_mailbox").isNull()
+            | f.col("mailbox").isNull()
+            | (f.col("mailbox") == f.col("aside_mailbox"))
+        )
+    )
+    return found.join(f.broadcast(aside), concerned, "left_anti")
 
 
 def audit_summary(bronze: DataFrame, audit_violations: DataFrame) -> DataFrame:

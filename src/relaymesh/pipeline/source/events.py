@@ -16,14 +16,16 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from relaymesh.journal import Frame
+from relaymesh.journal.aside import Aside
 from relaymesh.kernel import records
 from relaymesh.kernel.contract import Rule
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import AnyRecord, Failure
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.pipeline.source.columns import Cells, Runs, spread
+from relaymesh.wire.named import named_by
 from relaymesh.wire.operations import code_of, operation_of
-from relaymesh.wire.records import Skipped, decode_records
+from relaymesh.wire.records import Skipped, Unreadable
 
 __all__ = ["EventBatch", "Misfit", "records_of", "time_of"]
 
@@ -40,9 +42,12 @@ class Misfit(Exception):
     """A frame with a valid checksum whose records are not what its header, or they themselves, say."""
 
 
-def records_of(frame: Frame) -> list[AnyRecord] | list[AnyRecord | Skipped]:
-    """The frame's records, whole; raises `Misfit`, or `JournalDamaged` when there are none in it."""
-    decoded = decode_records(frame.payload)
+def records_of(frame: Frame, aside: Aside) -> Sequence[AnyRecord | Skipped | Unreadable]:
+    """The frame's records, whole; those set aside are `Unreadable`.
+
+    Raises `Misfit`, `JournalDamaged` when there are none in it, or what `Aside.records` raises.
+    """
+    decoded = aside.records(frame)
     events = 0
     for record in decoded:
         _check_lengths(record)
@@ -74,8 +79,11 @@ def _raw_time(raw: bytes, frame: Frame) -> int:
 class EventBatch:
     """Rows in the making. Each method after `finish` writes what one kind of record says into its columns."""
 
-    def __init__(self, schema: pa.Schema, source: str, partition: int, *, content: bool) -> None:
+    def __init__(
+        self, schema: pa.Schema, source: str, partition: int, *, content: bool, aside: Aside | None = None
+    ) -> None:
         self.rows = 0
+        self._aside = Aside() if aside is None else aside
         self._schema = schema
         self._source = source
         self._partition = partition
@@ -89,7 +97,7 @@ class EventBatch:
 
     def add(self, frame: Frame) -> None:
         """All events of a frame; raises what `records_of` raises before anything of it is added."""
-        decoded = records_of(frame)
+        decoded = records_of(frame, self._aside)
         row, runs = self.rows, self._runs
         base = frame.first_sequence - row
         self._bases.put(row, frame.events, base)
@@ -103,6 +111,10 @@ class EventBatch:
                 raw = _raw(frame, i)
                 runs["raw"].put(row, count, raw)
                 at = _raw_time(raw, frame)
+            elif isinstance(record, Unreadable):
+                runs["raw"].put(row, count, record.raw)
+                runs["mailbox"].put(row, count, named_by(record).mailbox)
+                at = frame.written_at_ns // 1_000_000
             else:
                 at = record.at
                 _FILLS.get(type(record), EventBatch._other)(self, record, row, base + row)
@@ -313,7 +325,7 @@ _LISTS: dict[type, tuple[str, ...]] = {
 """One value for each event."""
 
 
-def _check_lengths(record: AnyRecord | Skipped) -> None:
+def _check_lengths(record: AnyRecord | Skipped | Unreadable) -> None:
     lists = _LISTS.get(type(record))
     if lists is None:
         whole = not isinstance(record, records.Redriven) or record.count == 1

@@ -16,8 +16,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from relaymesh.errors import JournalDamaged
+from relaymesh.errors import AsideInvalid, JournalDamaged, MeshError, RecordUnreadable
 from relaymesh.journal import Frame
+from relaymesh.journal.aside import Aside, read_aside
 from relaymesh.journal.extent import Unreadable, read_between
 from relaymesh.journal.verdict import Damage
 from relaymesh.pipeline.schema.bronze import EVENTS, QUARANTINE
@@ -29,6 +30,8 @@ from relaymesh.pipeline.source.plan import Piece, lost_error
 __all__ = ["ROWS_PER_ARROW_BATCH", "read_piece", "schema_of"]
 
 ROWS_PER_ARROW_BATCH = 16_384
+_BAD = (Misfit, JournalDamaged, RecordUnreadable, AsideInvalid)
+"""A whole frame whose records are not: `records_of` raises it."""
 
 
 def schema_of(options: SourceOptions) -> StructType:
@@ -57,7 +60,7 @@ def _events(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]:
                 continue
             try:
                 batch.add(part)
-            except (Misfit, JournalDamaged) as error:
+            except _BAD as error:
                 if options.on_bad_frame == "fail":
                     raise _damage(piece, _bad_records(part, error)) from error
             if batch.rows >= ROWS_PER_ARROW_BATCH:
@@ -69,7 +72,13 @@ def _events(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
 def _empty(piece: Piece, options: SourceOptions) -> EventBatch:
     schema = to_arrow_schema(EVENTS, timezone="UTC")
-    return EventBatch(schema, piece.directory.name, piece.directory.partition, content=options.content)
+    return EventBatch(
+        schema,
+        piece.directory.name,
+        piece.directory.partition,
+        content=options.content,
+        aside=read_aside(piece.directory.disk()),
+    )
 
 
 def _parts(piece: Piece, options: SourceOptions) -> Iterator[Frame | Unreadable]:
@@ -88,7 +97,9 @@ def _quarantine(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch
     if piece.segment is None:
         bad = [Unreadable(0, "retention dropped it before it was read", piece.first, piece.limit)]
     else:
-        bad = [part for part in map(_judged, _parts(piece, options)) if part is not None]
+        aside = read_aside(piece.directory.disk())
+        parts = (_judged(part, aside) for part in _parts(piece, options))
+        bad = [part for part in parts if part is not None]
     if bad:
         name = "" if piece.segment is None else piece.segment.name.file
         found_at = datetime.now(UTC)
@@ -106,18 +117,18 @@ def _quarantine(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch
         yield pa.RecordBatch.from_pylist(rows, to_arrow_schema(QUARANTINE, timezone="UTC"))
 
 
-def _judged(part: Frame | Unreadable) -> Unreadable | None:
+def _judged(part: Frame | Unreadable, aside: Aside) -> Unreadable | None:
     if isinstance(part, Unreadable):
         return part
     try:
-        records_of(part)
-    except (Misfit, JournalDamaged) as error:
+        records_of(part, aside)
+    except _BAD as error:
         return _bad_records(part, error)
     return None
 
 
-def _bad_records(frame: Frame, error: Misfit | JournalDamaged) -> Unreadable:
-    why = error.message if isinstance(error, JournalDamaged) else str(error)
+def _bad_records(frame: Frame, error: Misfit | MeshError) -> Unreadable:
+    why = error.message if isinstance(error, MeshError) else str(error)
     return Unreadable(frame.offset, why, frame.first_sequence, frame.next_sequence)
 
 

@@ -22,8 +22,7 @@ from relaymesh.server.served import CATCH_UP_S, Served
 from relaymesh.store.views import LetterRow, MessageRow, Views
 from relaymesh.wire.api import FailureBody, StoryAnswer, StoryEntry
 from relaymesh.wire.envelope import iso
-
-_failures = msgspec.json.Decoder(list[Failure]).decode
+from relaymesh.wire.old_forms import read_failures
 
 
 async def story(exchange: Exchange) -> StoryAnswer:
@@ -108,12 +107,12 @@ def _told(row: MessageRow, state: Any) -> StoryEntry:
         updated_at=iso(row.updated_at_ms),
         topic=UNSET if row.topic is None else row.topic,
         task_id=UNSET if row.task_id is None else row.task_id,
-        failures=_told_failures(row.failures),
+        failures=_toldread_failures(row.failures),
     )
 
 
-def _told_failures(text: str | None) -> list[FailureBody]:
-    return [] if text is None else [failure_body(each) for each in _failures(text)]
+def _toldread_failures(text: str | None) -> list[FailureBody]:
+    return [] if text is None else [failure_body(each) for each in read_failures(text)]
 
 
 def _stay(row: MessageRow, alive: _Alive) -> StoryEntry:
@@ -137,7 +136,7 @@ def _settled(row: MessageRow, letter: LetterRow | None) -> StoryEntry:
         told,
         dead_sequence=letter.dead_sequence,
         dead_reason=UNSET if letter.reason is None else letter.reason,
-        failures=_told_failures(letter.failures),
+        failures=_toldread_failures(letter.failures),
     )
 
 
