@@ -22,6 +22,7 @@ from relaymesh.node.opening import first_state, replay
 from relaymesh.node.settings import MeshSettings
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.wire.records import RECORDS_BY_OPERATION, Unreadable
+from tests.journal.stranger import sequences_set_aside
 from tests.journal.tampering import Field, make_unreadable, records_of, segments_of, tamper
 
 Named = tuple[str, int]
@@ -317,3 +318,20 @@ def test_the_mirror_gets_the_file_and_a_restore_brings_it_back(
     with Mesh(path):
         pass
     assert len(verify(RealDisk(path), records=True).set_aside) == 1
+
+
+def test_a_stranger_passes_over_the_same_sequences(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sequence = first_of(journal, "Returned")
+    path = copy_with_bad(journal, tmp_path / "data", sequence)
+    assert run(path, "set-aside", "--all", "--yes", "--reason", "x") == 0
+    files = {each.relative_to(path).as_posix(): each.read_bytes() for each in segments_of(path)}
+    files["aside.jsonl"] = (path / "aside.jsonl").read_bytes()
+    assert sequences_set_aside(files, split) == {sequence: 1}
+
+
+def split(payload: bytes) -> list[tuple[int, int, bytes]]:
+    raws = msgspec.msgpack.decode(payload, type=list[msgspec.Raw])
+    heads = [msgspec.msgpack.decode(raw)[:2] for raw in raws]
+    return [(operation, count, bytes(raw)) for (operation, count), raw in zip(heads, raws, strict=True)]

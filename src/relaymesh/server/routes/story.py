@@ -107,11 +107,11 @@ def _told(row: MessageRow, state: Any) -> StoryEntry:
         updated_at=iso(row.updated_at_ms),
         topic=UNSET if row.topic is None else row.topic,
         task_id=UNSET if row.task_id is None else row.task_id,
-        failures=_toldread_failures(row.failures),
+        failures=_told_failures(row.failures),
     )
 
 
-def _toldread_failures(text: str | None) -> list[FailureBody]:
+def _told_failures(text: str | None) -> list[FailureBody]:
     return [] if text is None else [failure_body(each) for each in read_failures(text)]
 
 
@@ -136,7 +136,7 @@ def _settled(row: MessageRow, letter: LetterRow | None) -> StoryEntry:
         told,
         dead_sequence=letter.dead_sequence,
         dead_reason=UNSET if letter.reason is None else letter.reason,
-        failures=_toldread_failures(letter.failures),
+        failures=_told_failures(letter.failures),
     )
 
 
