@@ -97,6 +97,8 @@ EXIT_CODES: dict[type[BaseException], Exit] = {
     errors.JournalPoisoned: Exit.FAILED,
     errors.JournalDamaged: Exit.CHECK_FAILED,
     errors.FormatTooNew: Exit.FAILED,
+    errors.RecordUnreadable: Exit.CHECK_FAILED,
+    errors.AsideInvalid: Exit.CHECK_FAILED,
     errors.StoreMisconfigured: Exit.FAILED,
     errors.Empty: Exit.TIMEOUT,
     UsageFailed: Exit.USAGE,

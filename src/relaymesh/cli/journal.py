@@ -263,9 +263,8 @@ def report_fields(report: Report, *, nested: bool) -> dict[str, Any]:
         if torn is None
         else f"{torn.segment} at {torn.offset}: {torn.bytes} bytes nobody was promised ({torn.why})"
     )
-    if report.unreadable:
-        fields["unreadable"] = unreadable_text(report)
     fields["damage"] = "; ".join(f"{x.segment} at {x.offset}: {x.why}" for x in damage) or "none"
+    fields["unreadable"] = unreadable_text(report) if report.unreadable else "none"
     return fields
 
 

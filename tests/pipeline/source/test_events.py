@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 
 from relaymesh.errors import FormatTooNew, JournalDamaged
 from relaymesh.journal import read_frames
+from relaymesh.journal.aside import Aside, line_for, write_aside
 from relaymesh.journal.events import EventRows
 from relaymesh.kernel import records
 from relaymesh.node.disk import RealDisk
 from relaymesh.wire.envelope import iso
+from relaymesh.wire.records import Unreadable
+from tests.journal.tampering import make_unreadable
 from tests.pipeline.source.journals import (
     T0,
     accepted,
@@ -216,3 +219,24 @@ def test_every_kind_of_record_has_columns_of_its_own(rows: list[dict[str, Any]])
     kinds = {type(each) for each in one_of_each()}
     assert kinds == set(records.AnyRecord.__args__), "a record without a golden row here"
     assert all(row["raw"] is None for row in rows)
+
+
+def test_a_record_that_is_set_aside_keeps_its_rows_and_is_no_damage(tmp_path: Path) -> None:
+    write_frames(tmp_path, [one_of_each()])
+    whole = read_rows(tmp_path)
+    sequence = next(row["sequence"] for row in whole if row["operation"] == "ACK")
+    make_unreadable(tmp_path, sequence)
+    with pytest.raises(JournalDamaged, match=f"sequence {sequence}"):
+        read_rows(tmp_path)
+    [frame] = [frame for frame in read_frames(RealDisk(tmp_path)) if frame.events > 1]
+    [line] = [
+        line_for(frame, index, at, record, reason="", at="", by="")
+        for index, at, record in Aside().sort_out(frame)
+        if isinstance(record, Unreadable)
+    ]
+    write_aside(RealDisk(tmp_path), Aside([line]))
+    rows = read_rows(tmp_path)
+    assert [row["sequence"] for row in rows] == [row["sequence"] for row in whole]
+    bad = next(row for row in rows if row["sequence"] == sequence)
+    assert (bad["operation"], bad["operation_code"], bad["mailbox"]) == ("UNREADABLE_8", 8, "default/coder")
+    assert read_rows(tmp_path, table="quarantine") == []

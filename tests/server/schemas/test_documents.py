@@ -112,6 +112,8 @@ NEVER_SERVED = {
     "DIRECTORY_IN_USE",
     "JOURNAL_DAMAGED",
     "FORMAT_TOO_NEW",
+    "RECORD_UNREADABLE",
+    "ASIDE_INVALID",
     "STORE_MISCONFIGURED",
 }
 """Errors of a client, and of a start."""
