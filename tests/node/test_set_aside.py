@@ -277,7 +277,7 @@ def test_a_file_that_does_not_fit_refuses_the_start_by_name(
     assert run(path, "set-aside", "--all", "--yes", "--reason", "x") == 0
     disk = RealDisk(path)
     [line] = read_aside(disk).lines.values()
-    other = msgspec.structs.replace(line, **change)  # type: ignore[arg-type]
+    other = msgspec.structs.replace(line, **change)
     lines = [line, other] if "sequence" in change else [other]
     write_aside(disk, Aside(lines))
     with pytest.raises(AsideInvalid, match=f"aside.jsonl names.*{why}"):

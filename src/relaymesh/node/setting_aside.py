@@ -64,12 +64,12 @@ def _of(
         yield each.line.sequence + i, id, kept if behind else "is not there: only this record brought it in"
     for sequence in named.sequences:
         entry = _entry(state, named.mailbox, sequence)
-        id = None if entry is None else entry.envelope.id
-        yield sequence, id, kept if behind else _fate_of(each, entry, state, sequence)
+        name = None if entry is None else entry.envelope.id
+        yield sequence, name, kept if behind else _fate_of(each, entry, state, sequence)
     for dead in named.dead_sequences:
         letter = state.letters.find(named.source or named.mailbox or "", dead)
-        id = None if letter is None else letter.envelope.id
-        yield dead, id, kept if behind else "stays a dead letter" if letter else "is no dead letter any more"
+        name = None if letter is None else letter.envelope.id
+        yield dead, name, kept if behind else "stays a dead letter" if letter else "is no dead letter any more"
 
 
 def _fate_of(each: UnreadableAt, entry: Entry | None, state: State, sequence: int) -> str:

@@ -132,14 +132,17 @@ def _decode_one_by_one(payload: bytes) -> list[AnyRecord | Skipped | Unreadable]
 
 
 def _decode_one(raw: msgspec.Raw) -> AnyRecord | Skipped | Unreadable:
+    record: AnyRecord
     try:
-        return _one_decoder.decode(raw)
+        record = _one_decoder.decode(raw)
+        return record
     except REFUSED as error:
         refused = error
     replaced = in_new_form(raw, RECORDS_BY_OPERATION)
     if replaced is not None:
         try:
-            return _one_decoder.decode(replaced)
+            record = _one_decoder.decode(replaced)
+            return record
         except REFUSED as error:
             refused = error
     return _unread(raw, refused)
