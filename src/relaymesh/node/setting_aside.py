@@ -69,7 +69,8 @@ def _of(
     for dead in named.dead_sequences:
         letter = state.letters.find(named.source or named.mailbox or "", dead)
         name = None if letter is None else letter.envelope.id
-        yield dead, name, kept if behind else "stays a dead letter" if letter else "is no dead letter any more"
+        fate = "stays a dead letter" if letter else "is no dead letter any more"
+        yield dead, name, kept if behind else fate
 
 
 def _fate_of(each: UnreadableAt, entry: Entry | None, state: State, sequence: int) -> str:
