@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from relaymesh.errors import MeshError
 from relaymesh.journal import compare, list_segments, restore_from, verify
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.opening import rebuild_store
@@ -32,19 +31,7 @@ EXPECTED: dict[str, Any] = {
 }
 DIRECTORIES = list(EXPECTED)
 
-UNREADABLE: set[str] = set()
-"""Directories that hold a value which should have been refused, and which no start can read yet."""
-NO_CHECKPOINT = {"endless_lease_granted"}
-"""Directories of which no checkpoint can be taken yet."""
-
-
-def marked(unable: set[str], why: str) -> list[Any]:
-    """Every directory; those that fail today are marked, so that the mark goes when they no longer do."""
-    mark = pytest.mark.xfail(strict=True, reason=why, raises=(MeshError, OverflowError))
-    return [pytest.param(name, marks=mark) if name in unable else name for name in DIRECTORIES]
-
-
-opened_directories = pytest.mark.parametrize("name", marked(UNREADABLE, "a record in it cannot be read"))
+opened_directories = pytest.mark.parametrize("name", DIRECTORIES)
 
 
 @pytest.fixture
@@ -98,7 +85,7 @@ def test_a_start_reads_only_what_lies_behind_the_newest_checkpoint(name: str, di
         assert mesh._node.opened.epoch == expected["epochs"] + 1
 
 
-@pytest.mark.parametrize("name", marked(UNREADABLE | NO_CHECKPOINT, "a value in it cannot be kept"))
+@opened_directories
 def test_it_goes_on_and_opens_again_from_a_checkpoint_of_today(name: str, directory: Path) -> None:
     with opened(directory, name) as mesh:
         taken = mesh.checkpoint()

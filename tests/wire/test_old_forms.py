@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import force_setattr
 
 from relaymesh.errors import FormatTooNew, JournalDamaged, RecordUnreadable
+from relaymesh.kernel.bounds import MOMENT_MS_MAX
 from relaymesh.kernel.contract import Rule
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.envelope import Envelope
@@ -25,7 +27,7 @@ from relaymesh.kernel.records import (
 )
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.snapshot import EntriesPiece, EntryPiece, Held, LettersPiece, MailboxPiece
-from relaymesh.wire.old_forms import MOMENT_MS_MAX, OLD_FORMS
+from relaymesh.wire.old_forms import OLD_FORMS
 from relaymesh.wire.records import Unreadable, decode_records, read_records
 from relaymesh.wire.snapshot import decode_piece
 
@@ -36,8 +38,17 @@ def wrong(value: object) -> Any:
 
 
 ENVELOPE = Envelope("a", "default/x", b"1")
-BAD_RULES = {"E": Rule(wrong("3"), wrong("dlq"))}
 RULES = {"E": Rule(3, "dead_letter")}
+
+
+def bad_settings(lease_ms: int = 0) -> MailboxSettings:
+    """Settings that today's cannot be built with."""
+    rule, settings = Rule(0), MailboxSettings(lease_ms=lease_ms)
+    force_setattr(rule, "retries", "3")
+    force_setattr(rule, "exit", "dlq")
+    force_setattr(settings, "contract", {"E": rule})
+    return settings
+
 
 OLD_RECORDS: list[tuple[AnyRecord, AnyRecord]] = [
     (
@@ -54,11 +65,11 @@ OLD_RECORDS: list[tuple[AnyRecord, AnyRecord]] = [
     ),
     (Dropped(1, 5, "default/a", [3], wrong(503)), Dropped(1, 5, "default/a", [3], "503")),
     (
-        MailboxOpened(1, 5, "default/a", MailboxSettings(contract=BAD_RULES)),
+        MailboxOpened(1, 5, "default/a", bad_settings()),
         MailboxOpened(1, 5, "default/a", MailboxSettings(contract=RULES)),
     ),
     (
-        Subscribed(1, 5, "default/t", "default/t:a", MailboxSettings(contract=BAD_RULES, lease_ms=500)),
+        Subscribed(1, 5, "default/t", "default/t:a", bad_settings(500)),
         Subscribed(1, 5, "default/t", "default/t:a", MailboxSettings(contract=RULES, lease_ms=500)),
     ),
     (
@@ -86,7 +97,7 @@ def test_old_forms_in_checkpoints_read_as_values_of_today() -> None:
     letter = DeadLetter("default/a", 3, 4, 5, 5, "x", ENVELOPE, 1, 0, [failure])
     letters = decode_piece(msgspec.msgpack.encode(LettersPiece([letter])))
     assert letters == LettersPiece([msgspec.structs.replace(letter, failures=[read])])
-    mailbox = MailboxPiece("default/a", MailboxSettings(contract=BAD_RULES), Counters(), [])
+    mailbox = MailboxPiece("default/a", bad_settings(), Counters(), [])
     opened = decode_piece(msgspec.msgpack.encode(mailbox))
     assert isinstance(opened, MailboxPiece)
     assert opened.settings == MailboxSettings(contract=RULES)

@@ -10,26 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
 from relaymesh.errors import MeshError
 from relaymesh.kernel import records
+from relaymesh.kernel.bounds import LEASE_MS_MAX, MOMENT_MS_MAX, RETRIES_MAX
 from relaymesh.kernel.contract import Exit, Rule
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.records import Failure
-from relaymesh.kernel.settings import RATE_PER_S_MAX, MailboxSettings
+from relaymesh.kernel.settings import RATE_PER_S_MAX, WHOLE_BOUNDS, MailboxSettings
 from relaymesh.kernel.snapshot import EntriesPiece, EntryPiece, Held, LettersPiece, MailboxPiece
 
 __all__ = ["OLD_FORMS", "REFUSED", "OldForm", "in_new_form", "read_failures", "within_bounds"]
 
 REFUSED = (msgspec.MsgspecError, MeshError, UnicodeDecodeError, RecursionError)
 """What decoding raises: the decoder's own errors, and those of values that check themselves when made."""
-
-MOMENT_MS_MAX = 253_402_300_799_999
-DURATION_MS_MAX = 315_360_000_000
-COUNT_MAX = (1 << 53) - 1
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
@@ -53,20 +51,20 @@ def moment(value: object) -> object:
 
 
 def duration(value: object) -> object:
-    """A span in ms: a float is rounded up, a span beyond the bound is cut to it."""
-    return _whole(value, DURATION_MS_MAX)
+    """A lease or a window in ms: a float is rounded up, a span beyond the bound is cut to it."""
+    return _whole(value, LEASE_MS_MAX)
 
 
-def count(value: object) -> object:
-    """A number of something: a float is rounded up, a number beyond the bound is cut to it."""
-    return _whole(value, COUNT_MAX)
+def setting(name: str) -> Callable[[object], object]:
+    """A setting that is a whole number: a float is rounded up, a number beyond its bound is cut to it."""
+    return partial(_whole, bound=WHOLE_BOUNDS[name][1])
 
 
 def retries(value: object) -> object:
     """A number of retries, also as a text of digits."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
-    return count(value)
+    return _whole(value, RETRIES_MAX)
 
 
 def text(value: object) -> object:
@@ -107,24 +105,9 @@ OLD_FORMS: dict[tuple[type, str], OldForm] = {
     (records.Dropped, "code"): _old(text, "delivery.nack(code=503), its rule ends in drop"),
     (Rule, "retries"): _old(retries, 'Retry(times="3")'),
     (Rule, "exit"): _old(exit_name, 'Rule(3, exit="dlq")'),
-    (MailboxSettings, "lease_ms"): _old(duration, "agent(lease_ms=2**64 - 1)"),
-    (MailboxSettings, "breaker_window_ms"): _old(duration, "breaker_window_ms=2**63"),
-    (MailboxSettings, "breaker_open_ms"): _old(duration, "breaker_open_ms=2**63"),
     (MailboxSettings, "rate_per_s"): _old(rate, "rate_per_s=2.0**30"),
-    **{
-        (MailboxSettings, name): _old(count, f"{name}=2**63")
-        for name in (
-            "capacity",
-            "capacity_bytes",
-            "max_consecutive_high",
-            "max_retries",
-            "max_deferrals",
-            "breaker_min_outcomes",
-            "breaker_failures",
-            "breaker_probes",
-            "rate_burst",
-        )
-    },
+    (MailboxSettings, "max_retries"): _old(retries, "max_retries=2**63"),
+    **{(MailboxSettings, name): _old(setting(name), f"{name}=2**63") for name in WHOLE_BOUNDS},
 }
 """By struct and field."""
 _LISTS = ("due",)
@@ -199,8 +182,8 @@ def read_failures(data: str | bytes) -> list[Failure]:
 def within_bounds(record: records.Granted | records.Returned) -> records.Granted | records.Returned:
     """The record with its times cut to the bounds: too large a number is no fault for the decoder."""
     if isinstance(record, records.Granted):
-        if record.lease_ms > DURATION_MS_MAX:
-            return msgspec.structs.replace(record, lease_ms=DURATION_MS_MAX)
+        if record.lease_ms > LEASE_MS_MAX:
+            return msgspec.structs.replace(record, lease_ms=LEASE_MS_MAX)
     elif record.due and max(record.due) > MOMENT_MS_MAX:
         return msgspec.structs.replace(record, due=[min(due, MOMENT_MS_MAX) for due in record.due])
     return record
