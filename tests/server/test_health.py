@@ -130,12 +130,24 @@ def _samples(text: str) -> dict[str, float]:
     return samples
 
 
-async def test_a_checkpoint_is_for_an_admin(tmp_path: Path) -> None:
+async def test_a_checkpoint_is_for_an_admin_of_every_namespace(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         await api.open("coder")
-        answer = await api.admin.post("/v1/checkpoint")
+        answer = await api.client(["admin"], "*").post("/v1/checkpoint")
         assert answer.json()["sequence"] >= 1
-        assert (await api.client(["write"]).post("/v1/checkpoint")).status_code == 403
+        for refused in (api.client(["write"]), api.admin, api.client(["admin"], "red")):
+            assert (await refused.post("/v1/checkpoint")).status_code == 403
+
+
+async def test_the_journal_is_for_an_admin_of_every_namespace(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        everywhere = await api.client(["admin"], "*").get("/v1/journal")
+        assert everywhere.status_code == 200 and everywhere.json()["frames"]
+        for refused in (api.client(["read", "write"]), api.admin, api.client(["admin"], "red")):
+            answer = await refused.get("/v1/journal")
+            assert answer.status_code == 403
+            assert "frames" not in answer.json()
 
 
 # -- how the server says no -------------------------------------------------------------------

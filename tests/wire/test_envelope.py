@@ -53,14 +53,6 @@ def test_on_the_wire_a_message_has_the_protocol_s_names() -> None:
     }
 
 
-def test_unknown_fields_never_hide_the_envelope_s_own() -> None:
-    envelope = build_envelope(
-        "default/planner", 1, id="m", extra={"from": "default/admin", "id": "forged", "x": 1}
-    )
-    told = envelope_json(envelope, "default/coder", 0)
-    assert (told["from"], told["id"], told["x"]) == ("default/planner", "m", 1)
-
-
 @pytest.mark.parametrize(
     ("ms", "text"),
     [

@@ -38,13 +38,13 @@ from relaymesh.kernel.envelope import (
 from relaymesh.kernel.moment import iso
 from relaymesh.wire.content import (
     PAYLOAD_BYTES_MAX,
-    check_json,
     check_size,
     check_sound,
     decode_content,
     encode_content,
     plainly_sound,
 )
+from relaymesh.wire.extra import METADATA, check_extra, unforged, unforged_metadata
 
 ID_LENGTH_MAX = 128
 TAGS_MAX = 64
@@ -141,8 +141,8 @@ def _check_options(envelope: Envelope, limit: int) -> None:
         agent_address(envelope.reply_to, "reply_to")
     _tags(envelope.tags)
     _retries(envelope.max_retries)
-    if envelope.extra is not None and check_json(envelope.extra, limit).lstrip()[:1] != b"{":
-        raise InvalidEnvelope("extra must be a JSON object")
+    if envelope.extra is not None:
+        check_extra(envelope.extra, limit)
 
 
 def check_id(id: Any) -> str:
@@ -237,9 +237,10 @@ def _extra(extra: Any, limit: int) -> bytes:
     if not isinstance(extra, dict) or not all(isinstance(name, str) for name in extra):
         raise InvalidEnvelope(f"extra must be a dict with names of fields as its keys, not {shown(extra)}")
     try:
-        return encode_content(extra, limit)[0]
+        data = encode_content(extra, limit)[0]
     except InvalidEnvelope as error:
         raise InvalidEnvelope(f"extra: {error.message}", hint=error.hint) from None
+    return check_extra(data, limit)
 
 
 # -- to JSON, for people and other programs ---------------------------------------------------
@@ -287,9 +288,9 @@ def envelope_json(envelope: Envelope, to: str, accepted_at: int, retry_count: in
     if envelope.extra is None:
         return fields
     unknown = decode_content(envelope.extra, Encoding.JSON)
-    if isinstance(unknown.get("metadata"), dict):
-        fields["metadata"] = {**unknown["metadata"], **fields["metadata"]}
-    return {**unknown, **fields}
+    if isinstance(unknown.get(METADATA), dict):
+        fields[METADATA] = {**unforged_metadata(unknown[METADATA]), **fields[METADATA]}
+    return {**unforged(unknown), **fields}
 
 
 __all__ = [
@@ -297,7 +298,6 @@ __all__ = [
     "check_envelope",
     "check_envelopes",
     "check_id",
-    "check_json",
     "check_text",
     "envelope_json",
     "iso",

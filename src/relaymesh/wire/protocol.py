@@ -27,17 +27,22 @@ from relaymesh.kernel.envelope import PRIORITY_BY_TYPE, PRIORITY_DEFAULT, TTL_MS
 from relaymesh.wire.content import (
     DEPTH_MAX,
     PAYLOAD_BYTES_MAX,
-    check_json,
     check_size,
     check_sound,
     encode_content,
 )
 from relaymesh.wire.envelope import check_id, check_text, iso, parse_delay, parse_priority, parse_ttl
+from relaymesh.wire.extra import (
+    LEASE_NAMES,
+    METADATA,
+    check_count,
+    check_extra,
+    unforged,
+    unforged_metadata,
+)
 from relaymesh.wire.message import PROTOCOL_VERSION, Message, Metadata
+from relaymesh.wire.outgoing import DeliveryOut, MessageOut, MetadataOut
 from relaymesh.wire.types import check_queued
-
-LEASE_FIELDS = frozenset({"leaseToken", "attempt", "deadline", "mailbox", "sequence"})
-"""What a delivery has beside its message."""
 
 _decode_message = msgspec.json.Decoder(Message).decode
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -158,25 +163,28 @@ def _with_unknown_fields(
     """
     try:
         fields = _decode_fields(data)
-        unknown: dict[str, Any] = _split(fields, _MESSAGE_FIELDS, LEASE_FIELDS)
-        if bytes(fields.get("metadata", b"")).startswith(b"{"):
-            metadata = _decode_fields(fields["metadata"])
-            unknown_metadata = _split(metadata, _METADATA_FIELDS, frozenset())
-            fields["metadata"] = Raw(_encode(metadata))
+        unknown: dict[str, Any] = _split(fields, _MESSAGE_FIELDS | LEASE_NAMES, "the message")
+        for name in LEASE_NAMES & fields.keys():
+            del fields[name]
+        if bytes(fields.get(METADATA, b"")).startswith(b"{"):
+            metadata = _decode_fields(fields[METADATA])
+            unknown_metadata = _split(metadata, _METADATA_FIELDS, METADATA)
+            fields[METADATA] = Raw(_encode(metadata))
             if unknown_metadata:
-                unknown["metadata"] = unknown_metadata
+                unknown[METADATA] = unknown_metadata
         message = _decode_message(_encode(fields))
     except msgspec.ValidationError as found:
         raise InvalidEnvelope(_in_our_words(found)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise InvalidEnvelope(_in_our_words(error)) from None
-    return message, check_json(_encode(unknown), limit) if unknown else None
+    return message, check_extra(_encode(unknown), limit) if unknown else None
 
 
-def _split(fields: dict[str, Raw], known: frozenset[str], dropped: frozenset[str]) -> dict[str, Any]:
+def _split(fields: dict[str, Raw], known: frozenset[str], where: str) -> dict[str, Any]:
     """Take what is not known out of the fields."""
-    unknown = {name: fields.pop(name) for name in fields.keys() - known}
-    return {name: value for name, value in sorted(unknown.items()) if name not in dropped}
+    names = fields.keys() - known
+    check_count(len(names), where)
+    return {name: fields.pop(name) for name in sorted(names)}
 
 
 def _in_our_words(error: msgspec.ValidationError) -> str:
@@ -188,47 +196,6 @@ def _in_our_words(error: msgspec.ValidationError) -> str:
 
 
 # -- out --------------------------------------------------------------------------------------
-
-
-class MetadataOut(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
-    """`Metadata` as the mesh writes it: what is not set is left out."""
-
-    ttl: int | float
-    requires_ack: bool
-    retry_count: int
-    delay_ms: int
-    correlation_id: str | None = None
-    max_retries: int | None = None
-    tags: tuple[str, ...] = ()
-    reply_to: str | None = None
-    task_id: str | None = None
-    ordering_key: str | None = None
-    traceparent: str | None = None
-    origin_id: str | None = None
-    content_encoding: str | None = None
-
-
-class MessageOut(msgspec.Struct, rename={"sender": "from"}, gc=False):
-    """A message as the mesh writes it."""
-
-    id: str
-    sender: str
-    to: str
-    type: str
-    content: Raw
-    timestamp: str
-    priority: int
-    metadata: MetadataOut | Raw
-
-
-class DeliveryOut(MessageOut, rename={"sender": "from", "lease_token": "leaseToken"}, gc=False):
-    """A message and the lease it is handed over under."""
-
-    lease_token: str
-    attempt: int
-    deadline: str
-    mailbox: str
-    sequence: int
 
 
 def message_json(envelope: Envelope, to: str, accepted_at: int, retry_count: int = 0) -> bytes:
@@ -284,19 +251,18 @@ def _message_fields(
 
 
 def _with_extra(message: MessageOut, extra: bytes | None) -> bytes:
+    """The message with its sender's own fields; a name that the mesh writes is the mesh's alone."""
     if extra is None:
         return _encode(message)
     fields = _decode_fields(extra)
-    metadata = fields.pop("metadata", None)
+    metadata = fields.get(METADATA)
     if metadata is not None and bytes(metadata).startswith(b"{"):
-        message.metadata = Raw(_joined(_decode_fields(metadata), message.metadata))
-    return _joined(fields, message)
+        message.metadata = Raw(_joined(unforged_metadata(_decode_fields(metadata)), message.metadata))
+    return _joined(unforged(fields), message)
 
 
 def _joined(unknown: dict[str, Raw], known: MessageOut | MetadataOut | Raw) -> bytes:
-    """One object of both; what is known wins."""
-    fields = _decode_fields(_encode(known))
-    return _encode({**fields, **{name: value for name, value in unknown.items() if name not in fields}})
+    return _encode({**_decode_fields(_encode(known)), **unknown})
 
 
 __all__ = [

@@ -9,7 +9,7 @@
 
 A route asks for what it does: `require("agent")` to send, receive or settle (any of `agent:<name>`,
 `write`, `admin` will do; `sender` and `may_receive` then say whose), `require("read")`,
-`require("write")`, `require("admin")`.
+`require("write")`, `require_everywhere()` for what cannot be parted by namespace (the journal, a checkpoint).
 
 Who a message is from (`sender`), by credential and the `from` that was given:
 
@@ -81,6 +81,12 @@ class Principal(msgspec.Struct, frozen=True):
         """Refuse unless the credential allows `read`, `agent`, `write` or `admin`."""
         if not self.allows(scope):
             raise self._refusal(f"this needs the scope {scope!r}")
+
+    def require_everywhere(self) -> None:
+        """Refuse unless it is an admin of every namespace: for what shows or changes all of them at once."""
+        self.require("admin")
+        if not self.everywhere:
+            raise self._refusal(f"this needs an admin of every namespace, not of {self.namespace!r} alone")
 
     # -- addresses inside its namespace
 

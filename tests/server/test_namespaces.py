@@ -1,0 +1,139 @@
+"""An admin of one namespace neither sees nor changes another, on any path and in any call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from relaymesh.errors import InvalidEnvelope, MeshError, Unauthorized
+from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.server.app import ROUTES
+from relaymesh.server.security.principal import Principal
+from relaymesh.server.ws.calls import CALLS, call
+from relaymesh.server.ws.operations import Operations
+from tests.server.serving import Api, serving
+
+BLUE = "blue-agent"
+"""In every name and id of the other namespace. The caller names it, so a refusal may repeat it."""
+HIDDEN = "for-blue-alone"
+"""In every content and reason there: nothing may show it."""
+PARAMETERS = {
+    "mailbox": f"blue/{BLUE}",
+    "id": f"{BLUE}-1",
+    "topic": f"blue/{BLUE}",
+    "name": f"blue/{BLUE}",
+    "dead_sequence": "{dead}",
+}
+BODIES: dict[str, Any] = {
+    "/v1/messages": {"to": f"blue/{BLUE}", "from": "red/x", "content": 1},
+    "/v1/settle": {"acks": ["{lease}"]},
+    "/v1/mailboxes/{mailbox:path}/complete": {"sequence": 1},
+    "/v1/mailboxes/{mailbox:path}/ended": {"sequence": 1, "attempt": 1, "deadlineMs": 1},
+    "/v1/mailboxes/{mailbox:path}/expect": {"correlationId": "c"},
+    "/v1/mailboxes/{mailbox:path}/unexpect": {"correlationId": "c"},
+    "/v1/mailboxes/{mailbox:path}/reprioritise": {"priority": 1},
+    "/v1/mailboxes/{mailbox:path}/breaker": {"open": True},
+    "/v1/topics/{topic:path}/messages": {"from": "red/x", "content": 1},
+    "/v1/agents": {"name": f"blue/{BLUE}"},
+    "/v1/agents/{name:path}/heartbeat": {},
+    "/v1/dead-letters/redrive": {"filter": {}},
+    "/v1/dead-letters/purge": {"filter": {}},
+    "/v1/delayed/deliver": {},
+}
+
+
+async def furnish(api: Api) -> dict[str, str]:
+    """A mailbox of blue with a dead letter, a delivery that is out, a waiting and a delayed message."""
+    blue = api.client(["admin"], "blue")
+    (await blue.post("/v1/agents", json={"name": BLUE})).raise_for_status()
+    for number, metadata in enumerate([{"maxRetries": 0}, {}, {}, {"delayMs": 60_000}]):
+        id = f"{BLUE}-{number}"
+        message = {"from": BLUE, "to": BLUE, "content": HIDDEN, "id": id}
+        (await blue.post("/v1/messages", json={**message, "metadata": metadata})).raise_for_status()
+    path = f"/v1/mailboxes/{BLUE}/receive"
+    first = (await blue.post(path, json={})).json()["deliveries"][0]["token"]
+    (await blue.post("/v1/settle", json={"nacks": [{"token": first, "code": "X", "reason": HIDDEN}]})).json()
+    lease = (await blue.post(path, json={})).json()["deliveries"][0]["token"]
+    dead = (await blue.get("/v1/dead-letters")).json()["deadLetters"][0]["deadSequence"]
+    return {"dead": str(dead), "lease": lease}
+
+
+async def state(api: Api) -> Any:
+    counters = (await api.client(["admin"], "blue").get("/v1/stats")).json()["mailboxes"][f"blue/{BLUE}"]
+    assert (counters["deadLetters"], counters["delayed"]) == (1, 1)
+    return counters
+
+
+def filled(value: Any, names: dict[str, str]) -> Any:
+    text = json.dumps(value)
+    for name, word in names.items():
+        text = text.replace("{" + name + "}", word)
+    return json.loads(text)
+
+
+async def test_no_path_shows_or_changes_another_namespace(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        names = await furnish(api)
+        before = await state(api)
+        red = api.client(["admin"], "red")
+        for route in ROUTES:
+            path = route.path
+            for name, word in PARAMETERS.items():
+                for form in (f"{{{name}:path}}", f"{{{name}}}"):
+                    path = path.replace(form, filled(word, names))
+            body = filled(BODIES.get(route.path), names)
+            answer = await red.request(route.method, path, json=body)
+            assert answer.status_code < 500
+            assert HIDDEN not in answer.text, (route.method, route.path)
+            if answer.status_code < 400:
+                assert BLUE not in answer.text, (route.method, route.path)
+            assert await state(api) == before, (route.method, route.path)
+
+
+async def test_no_call_shows_or_changes_another_namespace(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        names = await furnish(api)
+        before = await state(api)
+        principal = Principal("t", "", "red", frozenset({"read", "write", "admin"}))
+        on = Operations(api.served, principal, session=None)  # type: ignore[arg-type] # no call uses it
+        blue = f"blue/{BLUE}"
+        given: dict[str, Any] = {
+            "open_mailbox": [blue, None],
+            "subscribe": [blue, "x", MailboxSettings()],
+            "unsubscribe": [blue],
+            "expect": [blue, "c"],
+            "unexpect": [blue, "c"],
+            "complete": [blue, 1],
+            "ended_by": [[[blue, 1, 1, 1]]],
+            "register": [blue],
+            "drain": [blue],
+            "peek": [blue, 10],
+            "letters": [[[blue, int(names["dead"])]]],
+            "redrive": [[[blue, int(names["dead"])]], None, None],
+            "purge": [[[blue, int(names["dead"])]]],
+            "reprioritise": [blue, None, 1],
+            "set_breaker": [blue, True],
+            "force_delayed": [None],
+        }
+        for name, row in CALLS.items():
+            shown: Any = None
+            try:
+                shown = await call(on, name, lambda kind, name=name: _arguments(kind, given.get(name, [])))
+            except MeshError as error:
+                assert not isinstance(error, InvalidEnvelope), (name, error)  # the test gave it wrong arguments
+                assert HIDDEN not in str(error), name
+            assert BLUE not in msgspec.json.encode(shown).decode(), name
+            assert await state(api) == before, (name, row)
+        stats = await call(on, "stats", lambda kind: _arguments(kind, []))
+        assert (stats.mailboxes, stats.dead_letters) == ({}, 0)
+        with pytest.raises(Unauthorized, match="every namespace"):
+            await call(on, "checkpoint", lambda kind: _arguments(kind, []))
+
+
+def _arguments(kind: type[Any], values: list[Any]) -> Any:
+    fields = dict(zip(kind.__struct_fields__, values, strict=False))
+    return msgspec.convert(fields if not kind.__struct_config__.array_like else values, kind)
