@@ -115,7 +115,7 @@ async def test_no_call_shows_or_changes_another_namespace(tmp_path: Path) -> Non
             "letters": [[[blue, int(names["dead"])]]],
             "redrive": [[[blue, int(names["dead"])]], None, None],
             "purge": [[[blue, int(names["dead"])]]],
-            "reprioritise": [blue, None, 1],
+            "reprioritise": [blue, 1, None],
             "set_breaker": [blue, True],
             "force_delayed": [None],
         }
@@ -135,5 +135,5 @@ async def test_no_call_shows_or_changes_another_namespace(tmp_path: Path) -> Non
 
 
 def _arguments(kind: type[Any], values: list[Any]) -> Any:
-    fields = dict(zip(kind.__struct_fields__, values, strict=False))
+    fields = dict(zip(kind.__struct_encode_fields__, values, strict=False))
     return msgspec.convert(fields if not kind.__struct_config__.array_like else values, kind)

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from relaymesh.cli.failure import Cancelled, ConfirmationNeeded
+from relaymesh.cli.table import printable
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -15,5 +16,5 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise ConfirmationNeeded(f"{question} there is no terminal to ask on", hint="add --yes to do it")
-    if not typer.confirm(question, err=True):
+    if not typer.confirm(printable(question), err=True):
         raise Cancelled("you said no")

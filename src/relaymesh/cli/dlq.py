@@ -20,8 +20,8 @@ from relaymesh.cli.looking import look
 from relaymesh.cli.messages import require_mailbox
 from relaymesh.cli.moments import parse_since, span_text
 from relaymesh.cli.options import Call, begin
-from relaymesh.cli.output import DIM, Output, json_text
-from relaymesh.cli.table import Column, plain, printable, short_address, short_id
+from relaymesh.cli.output import DIM, Output, Styled, json_text
+from relaymesh.cli.table import Column, plain, short_address, short_id
 from relaymesh.errors import MeshError, NotFound
 from relaymesh.kernel.address import agent_address
 from relaymesh.sdk.letters import DeadLetter, Redriven, select
@@ -143,16 +143,16 @@ def _print_letter(output: Output, letter: DeadLetter) -> None:
     message, failures = fields.pop("message"), fields.pop("failures")
     output.record(fields)
     output.line()
-    output.line(output.styled("message", DIM))
+    output.line(Styled("message", DIM))
     for name, value in message.items():
-        output.line(f"  {name}: {printable(_flat(value))}")
+        output.line(f"  {name}: {_flat(value)}")
     for failure in failures:
         output.line()
-        output.line(output.styled(f"attempt {failure['attempt']}", DIM) + f"  {failure['at']}")
-        output.line(f"  code: {printable(failure['code'])}")
-        output.line(f"  reason: {printable(plain(failure['reason']))}")
+        output.line(Styled(f"attempt {failure['attempt']}", DIM), f"  {failure['at']}")
+        output.line(f"  code: {failure['code']}")
+        output.line(f"  reason: {plain(failure['reason'])}")
         for line in failure["stack_trace"].splitlines():
-            output.line(f"  | {printable(line)}")
+            output.line(f"  | {line}")
     output.line()
 
 

@@ -22,7 +22,7 @@ from relaymesh.cli.journal import unreadable_text
 from relaymesh.cli.looking import Look, look_into
 from relaymesh.cli.moments import bytes_text, span_text
 from relaymesh.cli.options import begin
-from relaymesh.cli.output import GREEN, RED, YELLOW, Output, width_of
+from relaymesh.cli.output import GREEN, RED, YELLOW, Output, Styled, width_of
 from relaymesh.cli.table import printable
 from relaymesh.errors import MeshError
 from relaymesh.journal import JournalSettings, Report, read_owner, verify
@@ -106,7 +106,7 @@ def _print(output: Output, check: Check) -> None:
     head = f"{mark} {word:<4}  {check.name:<12}  "
     found = printable(check.found)
     lines = [found] if width is None else _wrapped(found, max(20, width - len(head)))
-    output.line(output.styled(head[:6], colour) + head[6:] + lines[0])
+    output.line(Styled(head[:6], colour), head[6:] + lines[0])
     for line in lines[1:]:
         output.line(" " * len(head) + line)
     if check.next:

@@ -19,7 +19,7 @@ from relaymesh.cli.moments import bytes_text
 from relaymesh.cli.options import begin
 from relaymesh.cli.output import json_text
 from relaymesh.cli.set_aside import set_aside
-from relaymesh.cli.table import Column, printable, short_address
+from relaymesh.cli.table import Column, short_address
 from relaymesh.errors import JournalDamaged, MeshError, NotFound
 from relaymesh.journal import (
     FIRST_SEQUENCE,
@@ -75,10 +75,10 @@ def cat(
         for row in rows:
             message = row.pop("message", None)
             call.output.line(
-                "  ".join(f"{name}={printable(str(v))}" for name, v in row.items() if v is not None)
+                "  ".join(f"{name}={v}" for name, v in row.items() if v is not None)
             )
             if message is not None:
-                call.output.line(f"    {printable(json_text(message))}")
+                call.output.line(f"    {json_text(message)}")
         return
     call.output.rows(EVENTS, rows, empty="no events from there on")
 

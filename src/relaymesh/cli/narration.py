@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from relaymesh.cli.output import BOLD, DIM, GREEN, Output
+from relaymesh.cli.output import BOLD, DIM, GREEN, Output, Styled
 from relaymesh.cli.table import printable
 
 WIDTH_MAX = 80
@@ -33,9 +33,9 @@ class Narrator:
         self._facts = []
         output = self._output
         if not output.json:
-            output.line(output.styled(f"{self._number:>2}  {title}", BOLD))
+            output.line(Styled(f"{self._number:>2}  {title}", BOLD))
             for line in textwrap.wrap(why, self._width - len(INDENT)):
-                output.line(INDENT + output.styled(line, DIM))
+                output.line(INDENT, Styled(line, DIM))
         yield
         if output.json:
             step = {"step": self._number, "name": name, "title": title, "why": why, "facts": self._facts}
@@ -50,7 +50,7 @@ class Narrator:
             self._facts.append({"text": text, **values})
             return
         first, *more = textwrap.wrap(printable(text), self._width - len(INDENT) - 4, break_on_hyphens=False)
-        self._output.line(f"{INDENT}{self._output.styled('->', GREEN)} {first}")
+        self._output.line(INDENT, Styled("->", GREEN), f" {first}")
         for line in more:
             self._output.line(f"{INDENT}   {line}")
         sys.stdout.flush()
@@ -58,5 +58,5 @@ class Narrator:
     def say(self, text: str = "") -> None:
         """Words between the steps, for people only."""
         if not self._output.json:
-            self._output.line(text)
+            self._output.text(text or "\n")
             sys.stdout.flush()

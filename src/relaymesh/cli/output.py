@@ -1,4 +1,9 @@
-"""Where a command's words go: data to stdout, notes to stderr; for people, or as one JSON object per line."""
+"""Where a command's words go: data to stdout, notes to stderr; for people, or as one JSON object per line.
+
+Much of what is printed was written by others: ids, names of fields, reasons, stack traces. None of it may
+speak to the terminal. So every text passes `printable` here, on its way out, and styles are not part of a
+text: a command that wants one passes `Styled`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 import msgspec
@@ -16,6 +22,14 @@ from relaymesh.cli.failure import Failure
 from relaymesh.cli.table import Column, plain, printable, table_lines
 
 BOLD, DIM, GREEN, RED, YELLOW = "1", "2", "32", "31", "33"
+
+
+@dataclass(frozen=True, slots=True)
+class Styled:
+    """A part of a line, in a style of ours if the terminal has any."""
+
+    text: str
+    style: str
 
 
 class Output:
@@ -34,7 +48,7 @@ class Output:
                 self.object(row)
         else:
             for number, line in enumerate(table_lines(columns, counted, width_of(sys.stdout))):
-                self.line(self.styled(line, BOLD) if number == 0 else line)
+                self.line(Styled(line, BOLD) if number == 0 else line)
         if counted.count == 0 and empty:
             self.note(empty)
         return counted.count
@@ -46,13 +60,20 @@ class Output:
             return
         width = max(map(len, fields))
         for name, value in fields.items():
-            self.line(f"{self.styled(name.ljust(width), DIM)}  {printable(plain(value))}")
+            self.line(Styled(name.ljust(width), DIM), f"  {plain(value)}")
 
     def object(self, fields: Mapping[str, Any]) -> None:
         sys.stdout.write(json_text(fields) + "\n")
 
-    def line(self, text: str = "") -> None:
-        sys.stdout.write(text + "\n")
+    def line(self, *parts: str | Styled) -> None:
+        """One line, whatever its parts hold."""
+        coloured = has_colour(sys.stdout)
+        sys.stdout.write("".join([_shown(part, coloured) for part in parts]) + "\n")
+
+    def text(self, text: str) -> None:
+        """Several lines, as they are broken."""
+        for line in text.splitlines():
+            self.line(line)
 
     def flush(self) -> None:
         """Somebody looks on: what was written is to be seen now."""
@@ -69,8 +90,12 @@ class Output:
         """The one line of an error."""
         sys.stderr.write((json_text(failure.fields()) if self.json else printable(failure.line())) + "\n")
 
-    def styled(self, text: str, style: str, stream: TextIO | None = None) -> str:
-        return f"\x1b[{style}m{text}\x1b[0m" if has_colour(stream or sys.stdout) else text
+
+def _shown(part: str | Styled, coloured: bool) -> str:
+    if isinstance(part, str):
+        return printable(part)
+    text = printable(part.text)
+    return f"\x1b[{part.style}m{text}\x1b[0m" if coloured else text
 
 
 class _Counted:
@@ -87,8 +112,15 @@ class _Counted:
 
 
 def json_text(value: Any) -> str:
-    """One line. Bytes become base64, times ISO 8601."""
-    return msgspec.json.encode(value).decode()
+    """One line. Bytes become base64, times ISO 8601, and what a terminal would obey its JSON escape."""
+    text = msgspec.json.encode(value).decode()
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    """JSON's escape: `\\u` and the UTF-16 code, or the two of a pair."""
+    code = character.encode("utf-16-be").hex()
+    return "".join(f"\\u{code[i : i + 4]}" for i in range(0, len(code), 4))
 
 
 def preview(content: Any) -> str:

@@ -114,7 +114,7 @@ def advice(
     if call.output.json:
         call.output.object(proposal.fields())
         return
-    call.output.line(proposal.text().rstrip())
+    call.output.text(proposal.text().rstrip())
     call.output.note(f"also in {' and '.join(map(str, written))}")
 
 

@@ -14,7 +14,7 @@ from relaymesh.cli.messages import mailbox_address
 from relaymesh.cli.nodes import asking
 from relaymesh.cli.options import Call, begin
 from relaymesh.cli.output import json_text
-from relaymesh.cli.table import Column, plain, printable, short_address
+from relaymesh.cli.table import Column, plain, short_address
 from relaymesh.journal import FIRST_SEQUENCE, read_frames, read_mark
 from relaymesh.journal.events import EventRows, Events
 from relaymesh.node.disk import RealDisk
@@ -140,9 +140,9 @@ def _print(call: Call, row: Mapping[str, Any]) -> None:
     else:
         time_text, operation, mailbox, id = (column.cell(row.get(column.name)) for column in COLUMNS)
         said = " ".join(
-            f"{name}={printable(plain(row[name]))}" for name in ("code", "reason") if row.get(name)
+            f"{name}={plain(row[name])}" for name in ("code", "reason") if row.get(name)
         )
         call.output.line(f"{time_text}  {operation:<13}  {mailbox:<24}  {id}  {said}".rstrip())
         if row.get("message") is not None:
-            call.output.line(f"    {printable(json_text(row['message']))}")
+            call.output.line(f"    {json_text(row['message'])}")
     call.output.flush()

@@ -20,7 +20,7 @@ from relaymesh.cli import options
 from relaymesh.cli.failure import Exit, UsageFailed
 from relaymesh.cli.moments import bytes_text
 from relaymesh.cli.options import Call, begin
-from relaymesh.cli.output import BOLD, GREEN, RED, Output
+from relaymesh.cli.output import BOLD, GREEN, RED, Output, Styled
 from relaymesh.errors import Conflict
 from relaymesh.node.settings import Durability
 from relaymesh.testing.torture.checker import RULES
@@ -266,11 +266,11 @@ def _tell(output: Output, settings: Settings, verdict: Verdict, kept: Path | Non
     )
     output.line()
     for rule, count in verdict.broken().items():
-        mark = output.styled("✗", RED) if count else output.styled("✓", GREEN)
-        output.line(f"{mark} {count:>6}  {rule:<10} {RULES[rule]}")
+        mark = Styled("✗", RED) if count else Styled("✓", GREEN)
+        output.line(mark, f" {count:>6}  {rule:<10} {RULES[rule]}")
     for words in [*verdict.failures, *fields["broken"]]:
         output.line()
-        output.line(words)
+        output.text(words)
     if kept is not None:
         output.line()
         output.line(f"Kept: data {settings.data}, ledgers {settings.ledgers}")
@@ -284,4 +284,4 @@ def _headline(output: Output, verdict: Verdict) -> None:
         words, style = f"PASSED{so_far}: nothing lost, nothing invented, every lane in order", GREEN
     else:
         words, style = f"FAILED{so_far}: a promise was not kept; nothing was removed", f"{BOLD};{RED}"
-    output.line(output.styled(words, style))
+    output.line(Styled(words, style))
