@@ -124,7 +124,10 @@ async def test_no_call_shows_or_changes_another_namespace(tmp_path: Path) -> Non
             try:
                 shown = await call(on, name, lambda kind, name=name: _arguments(kind, given.get(name, [])))
             except MeshError as error:
-                assert not isinstance(error, InvalidEnvelope), (name, error)  # the test gave it wrong arguments
+                assert not isinstance(error, InvalidEnvelope), (
+                    name,
+                    error,
+                )  # the test gave it wrong arguments
                 assert HIDDEN not in str(error), name
             assert BLUE not in msgspec.json.encode(shown).decode(), name
             assert await state(api) == before, (name, row)

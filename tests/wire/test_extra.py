@@ -62,7 +62,10 @@ def test_every_name_that_the_mesh_reads_or_writes_is_reserved() -> None:
     assert set(Message.__struct_encode_fields__) <= MESSAGE_NAMES
     assert set(Metadata.__struct_encode_fields__) <= METADATA_NAMES
     for envelope in (FULL, msgspec.structs.replace(FULL, encoding=Encoding.BYTES)):
-        for shown in (json.loads(message_json(envelope, "default/coder", 0)), envelope_json(envelope, "c", 0)):
+        for shown in (
+            json.loads(message_json(envelope, "default/coder", 0)),
+            envelope_json(envelope, "c", 0),
+        ):
             assert shown.keys() <= MESSAGE_NAMES
             assert shown["metadata"].keys() <= METADATA_NAMES
     assert {"leaseToken", "attempt", "deadline", "mailbox", "sequence"} <= LEASE_NAMES

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from relaymesh.cli import options
+from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.options import begin
 from relaymesh.cli.table import Column, short_address
 
@@ -29,15 +30,32 @@ def init(
     context: typer.Context,
     bus: Bus,
     agents: Agents = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", metavar="NAME|GID", help="Let the members of this group of users use it too."),
+    ] = None,
     directory: options.Dir = None,
     json: options.Json = False,
 ) -> None:
-    """Make a bus directory for one or more agents. What is there already stays."""
+    """Make a bus directory for one or more agents, for this user alone. What is there already stays."""
     from relaymesh.gateways.filebus.place import make_bus
 
     call = begin(context, directory, json)
-    made = make_bus(bus, agents or [])
+    made = make_bus(bus, agents or [], None if group is None else _group(group))
     call.output.record({"bus": str(bus), "agents": made.agents})
+
+
+def _group(text: str) -> int:
+    if text.isascii() and text.isdecimal() and int(text) < 1 << 31:
+        return int(text)
+    try:
+        import grp
+    except ImportError:
+        raise UsageFailed("this system has no groups of users", hint="leave out --group") from None
+    try:
+        return grp.getgrnam(text).gr_gid
+    except KeyError:
+        raise UsageFailed(f"there is no group {text!r}", hint="`getent group` lists them") from None
 
 
 @app.command("run")

@@ -74,9 +74,7 @@ def cat(
     if full and not call.output.json:
         for row in rows:
             message = row.pop("message", None)
-            call.output.line(
-                "  ".join(f"{name}={v}" for name, v in row.items() if v is not None)
-            )
+            call.output.line("  ".join(f"{name}={v}" for name, v in row.items() if v is not None))
             if message is not None:
                 call.output.line(f"    {json_text(message)}")
         return

@@ -139,9 +139,7 @@ def _print(call: Call, row: Mapping[str, Any]) -> None:
         call.output.object(row)
     else:
         time_text, operation, mailbox, id = (column.cell(row.get(column.name)) for column in COLUMNS)
-        said = " ".join(
-            f"{name}={plain(row[name])}" for name in ("code", "reason") if row.get(name)
-        )
+        said = " ".join(f"{name}={plain(row[name])}" for name in ("code", "reason") if row.get(name))
         call.output.line(f"{time_text}  {operation:<13}  {mailbox:<24}  {id}  {said}".rstrip())
         if row.get("message") is not None:
             call.output.line(f"    {json_text(row['message'])}")

@@ -16,6 +16,8 @@ A file whose name ends in `.new` was being made when a process died; it never co
 
 from __future__ import annotations
 
+import re
+
 from relaymesh.errors import DirectoryError, DirectoryInUse, JournalDamaged
 from relaymesh.journal.disk import Disk, Lock
 
@@ -31,6 +33,7 @@ __all__ = [
     "MIRROR",
     "NEW",
     "check_complete",
+    "is_own_name",
     "is_held",
     "pairs_in",
     "prepare",
@@ -49,6 +52,21 @@ INCOMPLETE = "incomplete"
 ASIDE = "aside.jsonl"
 NEW = ".new"
 
+_OWN = re.compile(
+    r"(?:set-aside-[0-9T]{15}/)?(?:"
+    r"(?:lock|epoch|mark|mirror|incomplete)(?:\.new)?"
+    r"|journal|archive|checkpoints|consumers"
+    r"|(?:journal|archive)/[0-9]{12}-[0-9]{20}\.rmj(?:\.new)?"
+    r"|journal/room\.new"
+    r"|checkpoints/[0-9]{20}\.rmc(?:\.new)?"
+    r"|consumers/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}\.json(?:\.new)?"
+    r")|set-aside-[0-9T]{15}"
+)
+_WHO_HOLDS = (
+    "stop the other process, or give this one a directory of its own; if no such process runs, `fuser -v lock`"
+    " in the directory (as root) names the one that holds the lock"
+)
+_WHOSE = "`ls -ld` of the directory and of its `lock` says whose they are: run as that user, or chown them"
 _FILL_AGAIN = "a mirror is filled when its node starts, a data directory by `relaymesh journal restore`"
 
 
@@ -57,6 +75,11 @@ def prepare(disk: Disk) -> None:
     for folder in (JOURNAL, ARCHIVE, CHECKPOINTS):
         disk.make_folder(folder)
     disk.sync_folder("")
+
+
+def is_own_name(path: str) -> bool:
+    """Whether a path in a data directory is one that the journal gives to a file or folder of its own."""
+    return _OWN.fullmatch(path) is not None
 
 
 def remove_unfinished(disk: Disk) -> None:
@@ -83,7 +106,9 @@ def take_lock(disk: Disk) -> Lock:
     except BlockingIOError as error:
         pid = read_owner(disk).get("pid")
         who = f"process {pid}" if pid else "another process"
-        raise DirectoryInUse(f"{who} is using this data directory") from error
+        raise DirectoryInUse(f"{who} is using this data directory", hint=_WHO_HOLDS) from error
+    except PermissionError as error:
+        raise DirectoryError(f"the data directory cannot be locked: {error}", hint=_WHOSE) from error
     except OSError as error:
         raise DirectoryError(f"the data directory cannot be locked: {error}") from error
     try:

@@ -1,4 +1,4 @@
-"""The real disk: one folder of the file system behind the journal's `Disk` port."""
+"""The real disk: one folder of the file system behind the journal's `Disk` port, for its owner alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 import threading
 import weakref
 from pathlib import Path
+
+from relaymesh import modes
 
 if sys.platform == "win32":
     import msvcrt
@@ -107,7 +109,7 @@ class RealLock:
     """A lock of the operating system: gone with the process, however it ends."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | _OPEN_FLAGS, 0o644)
+        self._fd = modes.create(path, os.O_RDWR)
         try:
             _lock_now(self._fd)
         except BaseException:
@@ -163,10 +165,10 @@ class RealDisk:
         self.root = Path(root)
 
     def open(self, name: str, *, create: bool = False, write: bool = True) -> RealFile:
-        flags = (os.O_RDWR if write or create else os.O_RDONLY) | _OPEN_FLAGS
+        path = self._path(name)
         if create:
-            flags |= os.O_CREAT | os.O_TRUNC
-        return RealFile(os.open(self._path(name), flags, 0o644), name)
+            return RealFile(modes.create(path, os.O_RDWR | os.O_TRUNC), name)
+        return RealFile(os.open(path, (os.O_RDWR if write else os.O_RDONLY) | _OPEN_FLAGS), name)
 
     def exists(self, name: str) -> bool:
         return self._path(name).exists()
@@ -185,10 +187,7 @@ class RealDisk:
         os.unlink(self._path(name))
 
     def make_folder(self, folder: str) -> None:
-        path = self._path(folder)
-        missing = [each for each in (path, *path.parents) if not each.exists()]
-        path.mkdir(parents=True, exist_ok=True)
-        for made in missing:
+        for made in modes.make_folder(self._path(folder)):
             if not made.is_relative_to(self.root) or made == self.root:
                 _sync_folder(made.parent)  # above the root nobody else would
 

@@ -51,7 +51,7 @@ def _node_on(place: LocalPlace, error: DirectoryInUse) -> RemotePlace:
         raise DirectoryInUse(
             error.message,
             hint="stop the other process, or let relaymesh serve have the directory: every process can then "
-            "use it, by its path or its URL",
+            "use it, by its path or its URL. `fuser -v lock` in the directory (as root) names the holder",
         ) from error
     if not place.plain:
         raise DirectoryInUse(

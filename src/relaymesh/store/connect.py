@@ -6,6 +6,7 @@ back, and a connection that does not have what it asked for is not used.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import apsw
 
 from relaymesh.errors import StoreMisconfigured
+from relaymesh.modes import create
 
 SYNCHRONOUS = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
 BUSY_TIMEOUT_MS = 5_000
@@ -31,6 +33,7 @@ def connect_writer(path: Path, synchronous: str) -> apsw.Connection:
             hint="NORMAL is enough: what power loss takes from the store, the journal gives back",
         )
     with _naming(path):
+        _make_private(path)
         connection = apsw.Connection(str(path))
         wanted: dict[str, int | str] = {
             "busy_timeout": BUSY_TIMEOUT_MS,
@@ -60,6 +63,14 @@ def connect_reader(path: Path) -> apsw.Connection:
 def read_back(connection: apsw.Connection, name: str) -> object:
     """What the database says a setting is."""
     return connection.pragma(name)
+
+
+def _make_private(path: Path) -> None:
+    """SQLite makes a database as the umask says, and gives its mode to `-wal` and `-shm`: be first."""
+    try:
+        os.close(create(path, os.O_RDWR))
+    except OSError:
+        return  # SQLite says why, in its own words
 
 
 def _with(connection: apsw.Connection, path: Path, wanted: dict[str, int | str]) -> apsw.Connection:

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from relaymesh.errors import DirectoryError, InvalidEnvelope, PayloadTooLarge
+from relaymesh.modes import GROUP, PRIVATE, Modes, create, set_mode
 
 HAS_DIRECTORY_FDS = (
     hasattr(os, "O_NOFOLLOW")
@@ -22,7 +23,6 @@ HAS_DIRECTORY_FDS = (
     and os.scandir in os.supports_fd
 )
 TEMPORARY = ".new-"
-FILE_MODE = 0o660
 RACY_NS = 2_000_000_000
 """A directory that changed so recently may change again without its time showing it."""
 
@@ -54,19 +54,34 @@ class Folder:
         _look_at(path)
         return cls(path, None)
 
-    def folder(self, name: str, *, make: bool = False, mode: int = 0o770) -> Folder:
-        """A directory in this one. Raises `DirectoryError` if it is a link, or no directory."""
-        at = self._at(name)
-        if make:
-            try:
-                os.mkdir(at, mode, dir_fd=self.fd)
-            except FileExistsError:
-                pass
-        path = self.path / name
+    def folder(self, name: str, *, make: bool = False, mode: int | None = None) -> Folder:
+        """A directory in this one. Raises `DirectoryError` if it is a link, or no directory.
+
+        One that is made has this mode; None: for those for whom this one is.
+        """
+        at, path = self._at(name), self.path / name
+        wanted = self.modes.folder if mode is None else mode
+        made = make and self._make(at, wanted)
         if self.fd is not None:
-            return Folder(path, _opened(Path(at), self.fd, path))
+            descriptor = _opened(Path(at), self.fd, path)
+            if made:
+                set_mode(descriptor, wanted, str(path))
+            return Folder(path, descriptor)
         _look_at(path)
         return Folder(path, None)
+
+    def _make(self, at: str, mode: int) -> bool:
+        """False: it was there already."""
+        try:
+            os.mkdir(at, mode, dir_fd=self.fd)
+        except FileExistsError:
+            return False
+        return True
+
+    @property
+    def modes(self) -> Modes:
+        """For whom new files here are: the group, where this directory lets the group write."""
+        return GROUP if self.status().st_mode & stat.S_IWGRP else PRIVATE
 
     def close(self) -> None:
         descriptor, self.fd = self.fd, None
@@ -140,7 +155,7 @@ class Folder:
         """A whole file under its name, or none: written under another name first, then renamed."""
         new = TEMPORARY + name
         self.remove(new)
-        descriptor = os.open(self._at(new), _CREATE, FILE_MODE, dir_fd=self.fd)
+        descriptor = create(self._at(new), _CREATE, self.modes.file, dir_fd=self.fd)
         try:
             view = memoryview(data)
             while view:

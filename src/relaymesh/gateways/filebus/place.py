@@ -26,12 +26,12 @@ class BusFile(msgspec.Struct, frozen=True):
     agents: list[str]
 
 
-def make_bus(path: Path, agents: Sequence[str]) -> BusFile:
-    """Make what is missing of a bus directory, and note its agents."""
+def make_bus(path: Path, agents: Sequence[str], group: int | None = None) -> BusFile:
+    """Make what is missing of a bus directory, and note its agents. `group`: its members may use it too."""
     words = BusFile([agent_address(name) for name in agents])
     if not words.agents:
         raise InvalidSettings("a file bus needs an agent", hint="name one with --agent NAME")
-    make_tree(path)
+    make_tree(path, group)
     tree = Tree(path)
     try:
         tree.root.write(BUS_FILE, msgspec.json.encode(words) + b"\n")

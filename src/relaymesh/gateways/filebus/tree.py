@@ -7,20 +7,50 @@ import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
-from relaymesh.errors import DirectoryError, NotFound
+from relaymesh.errors import DirectoryError, InvalidSettings, NotFound
 from relaymesh.gateways.filebus.folder import HAS_DIRECTORY_FDS, Folder
 from relaymesh.gateways.filebus.names import TIERS, is_worker
+from relaymesh.modes import GROUP, make_folder
+from relaymesh.modes import PRIVATE as OWNER_ALONE
 
 PRIVATE = ".gateway"
 """The gateway's own: its lock, and the sends it has taken."""
 SHARED = ("meta", "payload", "receipt", "inbox", "processing", "done", "dead")
 
 
-def make_tree(path: Path) -> None:
-    """Make what is missing of a bus directory. For its owner alone, unless it is there already."""
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+def make_tree(path: Path, group: int | None = None) -> None:
+    """Make what is missing of a bus directory: for its owner, and for the members of `group`, if there is one.
+
+    Without a group a directory that is there stays as it is: if its group may write, so it may in new folders.
+    """
+    make_folder(path)
+    if group is not None:
+        root = Folder.root(path)
+        try:
+            _give(root, group)
+        finally:
+            root.close()
     tree = Tree(path, make=True)
-    tree.close()
+    try:
+        if group is not None:
+            for folder in tree.shared:
+                _give(folder, group)
+    finally:
+        tree.close()
+
+
+def _give(folder: Folder, group: int) -> None:
+    """Let the group write here, and let what is made here belong to it (the set-group-id bit)."""
+    if folder.fd is None:
+        raise InvalidSettings("this system has no groups of users", hint="leave out --group")
+    try:
+        os.fchown(folder.fd, -1, group)
+        os.fchmod(folder.fd, GROUP.folder | stat.S_ISGID)
+    except OSError as error:
+        raise DirectoryError(
+            f"{folder.path} cannot be given to group {group}: {error.strerror}",
+            hint="name a group that you belong to, of a directory that you own",
+        ) from error
 
 
 class Tree:
@@ -38,12 +68,13 @@ class Tree:
         self._open: list[Folder] = []
         try:
             self.root = self._keep(Folder.root(path, descriptors=descriptors))
-            self.private = self._keep(self.root.folder(PRIVATE, make=make, mode=0o700))
+            self.private = self._keep(self.root.folder(PRIVATE, make=make, mode=OWNER_ALONE.folder))
             shared = {name: self._keep(self.root.folder(name, make=make)) for name in SHARED}
             self.meta, self.payload, self.receipt = shared["meta"], shared["payload"], shared["receipt"]
             self.inbox, self.processing = shared["inbox"], shared["processing"]
             self.done, self.dead = shared["done"], shared["dead"]
             self.tiers = {name: self._keep(self.inbox.folder(name, make=make)) for name in TIERS}
+            self.shared = [*shared.values(), *self.tiers.values()]
             self._check()
         except FileNotFoundError as error:
             self.close()

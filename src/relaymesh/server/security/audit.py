@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from relaymesh.modes import create
 from relaymesh.server.security.chain import (
     CURRENT,
     GENESIS,
@@ -33,7 +34,7 @@ from relaymesh.server.security.tokens import wall_ms
 SYNC_SECONDS = 0.05
 BACKLOG_MAX = 20_000
 _TAIL_BYTES = 65_536
-_OPEN = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_OPEN = os.O_RDWR | os.O_APPEND
 
 log = logging.getLogger("relaymesh.server")
 
@@ -113,7 +114,7 @@ class AuditFile:
             old.unlink()
 
     def _begin(self) -> None:
-        self._fd = os.open(self._path, _OPEN, 0o600)
+        self._fd = create(self._path, _OPEN)
         self._size = os.fstat(self._fd).st_size
         self._sound = True
         sync_folder(self._folder)

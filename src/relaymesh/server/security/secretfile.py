@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from pathlib import Path
 
-_OPEN = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+from relaymesh.modes import create, make_folder, tighten
+
+_OPEN = os.O_WRONLY | os.O_EXCL
+_OWN = re.compile(r"tokens\.(json|lock)|local\.token|address\.json|audit(\.[0-9]+)?\.jsonl|\..+\.[0-9a-f]{16}")
 
 
 def make_private_folder(folder: Path) -> None:
-    """The folder, with mode 0700. What lies in it is nobody else's business."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    """The folder, with mode 0700; files of the server's own names in it lose all rights of others."""
+    make_folder(folder)
+    tighten(folder, lambda name: _OWN.fullmatch(name) is not None, ours=True)
 
 
 def write_private(path: Path, data: bytes) -> None:
     """Replace the file in one step, durable when this returns: a crash leaves the old one or the new one."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        descriptor = os.open(draft, _OPEN, 0o600)  # never readable by others, not even for a moment
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(create(draft, _OPEN), "wb") as file:  # never readable by others, not even for a moment
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

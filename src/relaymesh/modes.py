@@ -1,0 +1,158 @@
+"""Who may read what RelayMesh writes: its owner alone, whatever the umask. The one place that says so.
+
+Files are 0600 and folders 0700. What is shared on request is `GROUP` (a file bus for a group of users) or
+`READABLE` (a warehouse or a report for everybody on the machine). Windows has no such modes: there, the
+folder that it is put into decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["GROUP", "PRIVATE", "READABLE", "Modes", "create", "make_folder", "set_mode", "tighten"]
+
+log = logging.getLogger("relaymesh.modes")
+
+_ANY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_LOOK = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | _ANY
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _ANY
+_OTHERS = 0o077
+_RIGHTS = 0o777
+HAS_MODES = os.name != "nt"
+
+
+class Modes(NamedTuple):
+    """The mode of a file and of a folder."""
+
+    file: int
+    folder: int
+
+
+PRIVATE = Modes(0o600, 0o700)
+GROUP = Modes(0o660, 0o770)
+READABLE = Modes(0o644, 0o755)
+
+
+def create(path: str | Path, flags: int, mode: int = PRIVATE.file, *, dir_fd: int | None = None) -> int:
+    """`os.open` with `O_CREAT`; the file has exactly this mode, also if it was there already and is ours."""
+    descriptor = os.open(path, flags | os.O_CREAT | _ANY, mode, dir_fd=dir_fd)
+    try:
+        set_mode(descriptor, mode, str(path))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def make_folder(path: Path, mode: int = PRIVATE.folder) -> list[Path]:
+    """Make the folder and its missing parents, each with exactly this mode. Returns those that were made.
+
+    What is there already stays as it is.
+    """
+    made: list[Path] = []
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    for each in reversed(missing):
+        try:
+            each.mkdir(mode)
+        except FileExistsError:
+            continue
+        made.append(each)
+        _set_mode_of_folder(each, mode)
+    if not path.is_dir():
+        raise NotADirectoryError(f"{path} is not a directory")
+    return made
+
+
+def set_mode(descriptor: int, mode: int, what: str) -> None:
+    """Give an open file or folder of ours this mode. A file system that refuses is a warning in the log."""
+    if not HAS_MODES:
+        return
+    found = os.fstat(descriptor)
+    if found.st_mode & _RIGHTS == mode:
+        return
+    if found.st_uid != os.geteuid():
+        _warn(what, found.st_mode, f"it belongs to user {found.st_uid}")
+        return
+    try:
+        os.fchmod(descriptor, mode | found.st_mode & stat.S_ISGID)
+    except OSError as error:
+        _warn(what, found.st_mode, f"the file system refuses to change its mode: {error.strerror}")
+
+
+def tighten(root: Path, is_own: Callable[[str], bool], *, ours: bool = False) -> None:
+    """Take all rights of others from what is of our own names in a directory; `is_own` is asked its path.
+
+    No link is followed, and nothing else is touched: neither a stranger's file nor the parent. The directory
+    itself is only tightened if it is `ours`, or nothing but ours lies in it: a user may use it for more.
+    """
+    if not HAS_MODES:
+        return
+    try:
+        descriptor = os.open(root, _FOLDER | os.O_NOFOLLOW)
+    except OSError:
+        return  # whoever opens it says why it cannot be opened
+    try:
+        if _tighten_folder(descriptor, root, "", is_own) or ours:
+            _tighten_one(descriptor, str(root))
+        else:
+            _say_if_open(descriptor, root)
+    finally:
+        os.close(descriptor)
+
+
+def _tighten_folder(folder: int, root: Path, above: str, is_own: Callable[[str], bool]) -> bool:
+    """Whether everything in it is ours."""
+    alone = True
+    for name in sorted(os.listdir(folder)):
+        path = f"{above}{name}"
+        if not is_own(path):
+            alone = False
+            continue
+        seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        is_folder = stat.S_ISDIR(seen.st_mode)
+        if not is_folder and not (stat.S_ISREG(seen.st_mode) and seen.st_mode & _OTHERS):
+            continue
+        try:
+            descriptor = os.open(name, _LOOK, dir_fd=folder)
+        except OSError as error:
+            if seen.st_mode & _OTHERS:
+                _warn(str(root / path), seen.st_mode, f"it cannot be opened: {error.strerror}")
+            continue
+        try:
+            if is_folder:
+                _tighten_folder(descriptor, root, f"{path}/", is_own)
+            _tighten_one(descriptor, str(root / path))
+        finally:
+            os.close(descriptor)
+    return alone
+
+
+def _tighten_one(descriptor: int, what: str) -> None:
+    seen = os.fstat(descriptor)
+    if seen.st_mode & _OTHERS:
+        set_mode(descriptor, seen.st_mode & _RIGHTS & ~_OTHERS, what)
+
+
+def _say_if_open(descriptor: int, root: Path) -> None:
+    mode = os.fstat(descriptor).st_mode
+    if mode & 0o022 and not mode & stat.S_ISVTX:
+        _warn(str(root), mode, "it holds files of others, so it was left as it is")
+
+
+def _set_mode_of_folder(path: Path, mode: int) -> None:
+    if not HAS_MODES:
+        return
+    descriptor = os.open(path, _FOLDER | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        set_mode(descriptor, mode, str(path))
+    finally:
+        os.close(descriptor)
+
+
+def _warn(what: str, mode: int, why: str) -> None:
+    log.warning("%s has mode %04o and other users may reach it: %s", what, mode & _RIGHTS, why)
