@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["GROUP", "PRIVATE", "READABLE", "Modes", "create", "make_folder", "set_mode", "tighten"]
+__all__ = ["GROUP", "PRIVATE", "READABLE", "Modes", "apply_modes", "create_file", "make_folder", "set_mode"]
 
 log = logging.getLogger("relaymesh.modes")
 
@@ -38,7 +38,7 @@ GROUP = Modes(0o660, 0o770)
 READABLE = Modes(0o644, 0o755)
 
 
-def create(path: str | Path, flags: int, mode: int = PRIVATE.file, *, dir_fd: int | None = None) -> int:
+def create_file(path: str | Path, flags: int, mode: int = PRIVATE.file, *, dir_fd: int | None = None) -> int:
     """`os.open` with `O_CREAT`; the file has exactly this mode, also if it was there already and is ours."""
     descriptor = os.open(path, flags | os.O_CREAT | _ANY, mode, dir_fd=dir_fd)
     try:
@@ -84,11 +84,14 @@ def set_mode(descriptor: int, mode: int, what: str) -> None:
         _warn(what, found.st_mode, f"the file system refuses to change its mode: {error.strerror}")
 
 
-def tighten(root: Path, is_own: Callable[[str], bool], *, ours: bool = False) -> None:
-    """Take all rights of others from what is of our own names in a directory; `is_own` is asked its path.
+def apply_modes(
+    root: Path, is_own: Callable[[str], bool], modes: Modes = PRIVATE, *, ours: bool = False
+) -> None:
+    """Give others the rights of `modes`, and no others, on what is of our own names in a directory.
 
-    No link is followed, and nothing else is touched: neither a stranger's file nor the parent. The directory
-    itself is only tightened if it is `ours`, or nothing but ours lies in it: a user may use it for more.
+    `is_own` is asked for each path in it. No link is followed, and nothing else is touched: neither a
+    stranger's file nor the parent. The directory itself is only changed if it is `ours`, or nothing but ours
+    lies in it: a user may use it for more.
     """
     if not HAS_MODES:
         return
@@ -97,15 +100,15 @@ def tighten(root: Path, is_own: Callable[[str], bool], *, ours: bool = False) ->
     except OSError:
         return  # whoever opens it says why it cannot be opened
     try:
-        if _tighten_folder(descriptor, root, "", is_own) or ours:
-            _tighten_one(descriptor, str(root))
+        if _apply_inside(descriptor, root, "", is_own, modes) or ours:
+            _apply(descriptor, modes.folder, str(root))
         else:
             _say_if_open(descriptor, root)
     finally:
         os.close(descriptor)
 
 
-def _tighten_folder(folder: int, root: Path, above: str, is_own: Callable[[str], bool]) -> bool:
+def _apply_inside(folder: int, root: Path, above: str, is_own: Callable[[str], bool], modes: Modes) -> bool:
     """Whether everything in it is ours."""
     alone = True
     for name in sorted(os.listdir(folder)):
@@ -113,29 +116,33 @@ def _tighten_folder(folder: int, root: Path, above: str, is_own: Callable[[str],
         if not is_own(path):
             alone = False
             continue
-        seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        try:
+            seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # a temporary file of another thread or process
         is_folder = stat.S_ISDIR(seen.st_mode)
-        if not is_folder and not (stat.S_ISREG(seen.st_mode) and seen.st_mode & _OTHERS):
+        as_wanted = (seen.st_mode ^ modes.file) & _OTHERS == 0
+        if not is_folder and (as_wanted or not stat.S_ISREG(seen.st_mode)):
             continue
         try:
             descriptor = os.open(name, _LOOK, dir_fd=folder)
         except OSError as error:
-            if seen.st_mode & _OTHERS:
+            if seen.st_mode & _OTHERS and not isinstance(error, FileNotFoundError):
                 _warn(str(root / path), seen.st_mode, f"it cannot be opened: {error.strerror}")
             continue
         try:
             if is_folder:
-                _tighten_folder(descriptor, root, f"{path}/", is_own)
-            _tighten_one(descriptor, str(root / path))
+                _apply_inside(descriptor, root, f"{path}/", is_own, modes)
+            _apply(descriptor, modes.folder if is_folder else modes.file, str(root / path))
         finally:
             os.close(descriptor)
     return alone
 
 
-def _tighten_one(descriptor: int, what: str) -> None:
-    seen = os.fstat(descriptor)
-    if seen.st_mode & _OTHERS:
-        set_mode(descriptor, seen.st_mode & _RIGHTS & ~_OTHERS, what)
+def _apply(descriptor: int, mode: int, what: str) -> None:
+    """The owner's own rights stay as they are."""
+    owners = os.fstat(descriptor).st_mode & _RIGHTS & ~_OTHERS
+    set_mode(descriptor, owners | mode & _OTHERS, what)
 
 
 def _say_if_open(descriptor: int, root: Path) -> None:

@@ -101,8 +101,20 @@ def test_everything_that_a_life_leaves_is_its_owners_alone(tmp_path: Path, umask
     run(LIFE, str(tmp_path), f"{umask:o}")
     run(SERVED.format(root=str(Path(__file__).parents[2])), str(tmp_path), f"{umask:o}")
     seen = dict(everything_in(tmp_path))
-    data = {name.removeprefix("above/data/").partition("/")[0] for name in seen if name.startswith("above/data/")}
-    assert data >= {"lock", "epoch", "mark", "mirror", "journal", "archive", "checkpoints", "consumers", "store.db"}
+    data = {
+        name.removeprefix("above/data/").partition("/")[0] for name in seen if name.startswith("above/data/")
+    }
+    assert data >= {
+        "lock",
+        "epoch",
+        "mark",
+        "mirror",
+        "journal",
+        "archive",
+        "checkpoints",
+        "consumers",
+        "store.db",
+    }
     assert {"server", "store.db"} <= data
     for name in ("other/mirror/journal", "buses/bus/bus.json", "above/data/server/audit.jsonl"):
         assert name in seen
@@ -210,7 +222,9 @@ def test_a_file_system_that_refuses_is_a_warning(
 
 def test_every_name_of_a_data_directory_is_known_as_its_own(tmp_path: Path) -> None:
     run(LIFE, str(tmp_path), "22")
-    names = [name for name, _ in everything_in(tmp_path / "above" / "data") if not name.startswith("store.db")]
+    names = [
+        name for name, _ in everything_in(tmp_path / "above" / "data") if not name.startswith("store.db")
+    ]
     assert [name for name in names if not is_own_name(name)] == []
     for stranger in ("notes.txt", "journal/notes.txt", "journal.bak", "../lock", "lock/x", "archive/x.rmj"):
         assert not is_own_name(stranger)

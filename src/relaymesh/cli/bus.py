@@ -32,7 +32,7 @@ def init(
     agents: Agents = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="NAME|GID", help="Let the members of this group of users use it too."),
+        typer.Option("--group", metavar="NAME|GID", help="Let the members of this group use it too."),
     ] = None,
     directory: options.Dir = None,
     json: options.Json = False,

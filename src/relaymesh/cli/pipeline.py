@@ -48,6 +48,14 @@ Warehouse = Annotated[
         "--warehouse", metavar="PATH", help="Where the tables are; else tables/ in the first --dir."
     ),
 ]
+Shared = Annotated[
+    bool | None,
+    typer.Option(
+        "--shared/--private",
+        help="Let every user of the machine read the tables, or this one alone. Neither: as before.",
+        show_default=False,
+    ),
+]
 Master = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", help="Spark master; else spark-submit's, else local[*]."),
@@ -74,6 +82,7 @@ def run(
     context: typer.Context,
     directory: Dirs = None,
     warehouse: Warehouse = None,
+    shared: Shared = None,
     master: Master = None,
     remote: Remote = None,
     format: Format = "parquet",
@@ -86,7 +95,7 @@ def run(
     Exit code 9: a check failed, and nothing was published. May run beside a node, and be killed at any time.
     """
     call = begin(context, None, json)
-    settings = settings_of(call, directory, warehouse, format, batch_events, quarantine)
+    settings = settings_of(call, directory, warehouse, format, batch_events, quarantine, shared=shared)
     with pipeline_of(call, settings, master, remote) as pipeline:
         _tell(call, pipeline, pipeline.run())
 
@@ -99,6 +108,7 @@ def follow(
     ] = 30.0,
     directory: Dirs = None,
     warehouse: Warehouse = None,
+    shared: Shared = None,
     master: Master = None,
     remote: Remote = None,
     format: Format = "parquet",
@@ -109,7 +119,7 @@ def follow(
     """Go on taking in events as they come, and publish every few seconds, until Ctrl-C."""
     call = begin(context, None, json)
     settings = settings_of(
-        call, directory, warehouse, format, batch_events, quarantine, publish_every_s=every
+        call, directory, warehouse, format, batch_events, quarantine, publish_every_s=every, shared=shared
     )
     with pipeline_of(call, settings, master, remote, lasting=True) as pipeline:
         pipeline.follow(_stop_at_a_signal(), lambda record: _tell(call, pipeline, record))

@@ -21,6 +21,7 @@ from relaymesh.cli.options import Call, begin
 from relaymesh.cli.output import quiet
 from relaymesh.cli.table import Column
 from relaymesh.errors import Conflict, NotFound
+from relaymesh.modes import PRIVATE, READABLE, Modes
 
 if TYPE_CHECKING:
     from relaymesh.pipeline.advice import Proposal
@@ -33,6 +34,7 @@ app = typer.Typer(
 NEWEST = "newest-report"
 """A file of the warehouse that says where the newest report is."""
 
+Shared = Annotated[bool, typer.Option("--shared", help="Let every user of the machine read what is written.")]
 SAMPLE_START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
@@ -53,6 +55,7 @@ def build(
     ] = False,
     days: Annotated[int, typer.Option("--days", min=1, max=30, metavar="N", help="Of the sample.")] = 3,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the sample.")] = 0,
+    shared: Shared = False,
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
     master: pipeline.Master = None,
@@ -76,7 +79,8 @@ def build(
             settings = pipeline.settings_of(call, directories, place, "parquet")
             with pipeline.pipeline_of(call, settings, master, remote) as opened:
                 opened.run()
-        _write(call, place, out.absolute(), notebook, ran=ran, sample=sample)
+        modes = READABLE if shared else PRIVATE
+        _write(call, place, out.absolute(), notebook, modes, ran=ran, sample=sample)
 
 
 @app.command("open")
@@ -103,6 +107,7 @@ def advice(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where proposal.json and proposal.txt go.")
     ] = Path(),
+    shared: Shared = False,
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
     json: options.Json = False,
@@ -110,7 +115,7 @@ def advice(
     """Say which settings the tables give reason to change, and why; keep it as a file. Changes no setting."""
     call = begin(context, None, json)
     with _published(call, directory, warehouse) as published:
-        proposal, written = _propose(published, out.absolute())
+        proposal, written = _propose(published, out.absolute(), READABLE if shared else PRIVATE)
     if call.output.json:
         call.output.object(proposal.fields())
         return
@@ -199,21 +204,24 @@ def _is_behind(warehouse: Path, directories: list[Path]) -> bool:
     )
 
 
-def _write(call: Call, place: Path, out: Path, notebook: Path | None, *, ran: bool, sample: bool) -> None:
+def _write(
+    call: Call, place: Path, out: Path, notebook: Path | None, modes: Modes, *, ran: bool, sample: bool
+) -> None:
     with pipeline.needs_the_extra():
         from relaymesh.pipeline.report.notebook import write_notebook
         from relaymesh.pipeline.report.page import build_page, write_page
         from relaymesh.pipeline.report.published import Published
         from relaymesh.pipeline.tables.durable import swap_file
+        from relaymesh.pipeline.tables.sharing import modes_of
 
     began = time.monotonic()
     with Published(place) as published:
         page = build_page(published, made_at=datetime.now(UTC), sample=sample)
-        size = write_page(page, out)
+        size = write_page(page, out, modes)
         if notebook is not None:
-            write_notebook(published, notebook.absolute())
-        _, proposal = _propose(published, out.parent)
-    swap_file(place / NEWEST, str(out).encode())
+            write_notebook(published, notebook.absolute(), modes)
+        _, proposal = _propose(published, out.parent, modes)
+    swap_file(place / NEWEST, str(out).encode(), modes_of(place))
     fields: dict[str, Any] = {
         "report": str(out),
         "proposal": str(proposal[1]),
@@ -231,12 +239,12 @@ def _write(call: Call, place: Path, out: Path, notebook: Path | None, *, ran: bo
         raise CheckFailed("the sums do not add up", hint="the report says which; relaymesh journal verify")
 
 
-def _propose(published: Published, directory: Path) -> tuple[Proposal, tuple[Path, Path]]:
+def _propose(published: Published, directory: Path, modes: Modes) -> tuple[Proposal, tuple[Path, Path]]:
     from relaymesh.pipeline.advice import write_proposal
     from relaymesh.pipeline.report.proposal import proposal_of
 
     proposal = proposal_of(published, datetime.now(UTC))
-    return proposal, write_proposal(proposal, directory)
+    return proposal, write_proposal(proposal, directory, modes)
 
 
 # -- open

@@ -33,8 +33,8 @@ __all__ = [
     "MIRROR",
     "NEW",
     "check_complete",
-    "is_own_name",
     "is_held",
+    "is_own_name",
     "pairs_in",
     "prepare",
     "read_owner",
@@ -63,8 +63,8 @@ _OWN = re.compile(
     r")|set-aside-[0-9T]{15}"
 )
 _WHO_HOLDS = (
-    "stop the other process, or give this one a directory of its own; if no such process runs, `fuser -v lock`"
-    " in the directory (as root) names the one that holds the lock"
+    "stop the other process, or give this one a directory of its own; if no such process runs,"
+    " `fuser -v lock` in the directory (as root) names the one that holds the lock"
 )
 _WHOSE = "`ls -ld` of the directory and of its `lock` says whose they are: run as that user, or chown them"
 _FILL_AGAIN = "a mirror is filled when its node starts, a data directory by `relaymesh journal restore`"

@@ -11,7 +11,7 @@ import threading
 import weakref
 from pathlib import Path
 
-from relaymesh import modes
+from relaymesh.modes import create_file, make_folder
 
 if sys.platform == "win32":
     import msvcrt
@@ -109,7 +109,7 @@ class RealLock:
     """A lock of the operating system: gone with the process, however it ends."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = modes.create(path, os.O_RDWR)
+        self._fd = create_file(path, os.O_RDWR)
         try:
             _lock_now(self._fd)
         except BaseException:
@@ -167,7 +167,7 @@ class RealDisk:
     def open(self, name: str, *, create: bool = False, write: bool = True) -> RealFile:
         path = self._path(name)
         if create:
-            return RealFile(modes.create(path, os.O_RDWR | os.O_TRUNC), name)
+            return RealFile(create_file(path, os.O_RDWR | os.O_TRUNC), name)
         return RealFile(os.open(path, (os.O_RDWR if write else os.O_RDONLY) | _OPEN_FLAGS), name)
 
     def exists(self, name: str) -> bool:
@@ -187,7 +187,7 @@ class RealDisk:
         os.unlink(self._path(name))
 
     def make_folder(self, folder: str) -> None:
-        for made in modes.make_folder(self._path(folder)):
+        for made in make_folder(self._path(folder)):
             if not made.is_relative_to(self.root) or made == self.root:
                 _sync_folder(made.parent)  # above the root nobody else would
 

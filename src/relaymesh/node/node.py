@@ -21,17 +21,14 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.kernel.state import topic_target
-from relaymesh.modes import make_folder
 from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
 from relaymesh.node.core import Core, JournalPort, NullJournal
-from relaymesh.node.disk import RealDisk
-from relaymesh.node.mirroring import mirror_of
 from relaymesh.node.opening import STORE_FILE, Opened, first_state, open_directory
+from relaymesh.node.own import own_directory
 from relaymesh.node.projector import InlineProjector, Projector
 from relaymesh.node.retention import drop_old_segments
 from relaymesh.node.rng import Rng, system_rng
 from relaymesh.node.settings import MeshSettings
-from relaymesh.node.tightening import tighten_directory
 from relaymesh.wire.ids import IdMint, made_otherwise
 from relaymesh.wire.records import encode_record
 from relaymesh.wire.snapshot import encode_piece
@@ -78,12 +75,7 @@ class Node:
         else:
             if disk is None:
                 assert path is not None
-                make_folder(path)
-                disk = RealDisk(path)
-                mirror = mirror_of(path, disk, settings)
-                tighten_directory(path)
-                if mirror is not None:
-                    tighten_directory(Path(mirror.name))
+                disk, mirror = own_directory(path, settings)
             store_path = None if path is None else path / STORE_FILE
             self.opened = open_directory(
                 disk, store_path, settings, mirror, now_ns=self.clock.wall_ms() * 1_000_000

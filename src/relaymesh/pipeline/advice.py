@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from relaymesh.kernel.contract import DEFAULT_CONTRACT, OTHER
+from relaymesh.modes import PRIVATE, Modes
+from relaymesh.pipeline.tables.durable import swap_file
 
 __all__ = ["INPUTS", "Proposal", "Suggestion", "propose", "write_proposal"]
 
@@ -80,17 +82,12 @@ def propose(tables: Mapping[str, Iterable[Row]], made_at: str) -> Proposal:
     return Proposal(made_at=made_at, suggestions=tuple(ordered))
 
 
-def write_proposal(proposal: Proposal, directory: Path) -> tuple[Path, Path]:
+def write_proposal(proposal: Proposal, directory: Path, modes: Modes = PRIVATE) -> tuple[Path, Path]:
     """`proposal.json` and `proposal.txt`, each replaced whole."""
-    directory.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, text in (("proposal.json", proposal.json()), ("proposal.txt", proposal.text())):
-        path = directory / name
-        fresh = path.with_suffix(path.suffix + ".new")
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
-        written.append(path)
-    return written[0], written[1]
+    written = directory / "proposal.json", directory / "proposal.txt"
+    for path, text in zip(written, (proposal.json(), proposal.text()), strict=True):
+        swap_file(path, text.encode(), modes)
+    return written
 
 
 def _shown(value: object) -> str:

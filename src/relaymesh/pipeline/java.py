@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.modes import PRIVATE, make_folder
 
 __all__ = ["SETTING", "SUPPORTED", "Java", "find_java", "use_java"]
 
@@ -142,11 +143,11 @@ def _shim(runtime: Path) -> Path:
 
 def _write_shim(home: Path, script: str, runtime: Path) -> Path:
     java = home / "bin" / "java"
-    java.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(java.parent)
     shutil.copyfile(runtime / "release", home / "release")
     if not java.exists() or java.read_text() != script:
         new = java.with_name(f"java.{os.getpid()}")
         new.write_text(script)
-        new.chmod(0o755)
+        new.chmod(PRIVATE.folder)  # its owner may run it
         new.rename(java)  # another process may be running it
     return home

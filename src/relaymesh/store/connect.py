@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 
 from relaymesh.errors import StoreMisconfigured
-from relaymesh.modes import create
+from relaymesh.modes import create_file
 
 SYNCHRONOUS = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
 BUSY_TIMEOUT_MS = 5_000
@@ -68,7 +68,7 @@ def read_back(connection: apsw.Connection, name: str) -> object:
 def _make_private(path: Path) -> None:
     """SQLite makes a database as the umask says, and gives its mode to `-wal` and `-shm`: be first."""
     try:
-        os.close(create(path, os.O_RDWR))
+        os.close(create_file(path, os.O_RDWR))
     except OSError:
         return  # SQLite says why, in its own words
 

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from relaymesh.errors import DirectoryError, InvalidEnvelope, PayloadTooLarge
-from relaymesh.modes import GROUP, PRIVATE, Modes, create, set_mode
+from relaymesh.modes import GROUP, PRIVATE, Modes, create_file, set_mode
 
 HAS_DIRECTORY_FDS = (
     hasattr(os, "O_NOFOLLOW")
@@ -155,7 +155,7 @@ class Folder:
         """A whole file under its name, or none: written under another name first, then renamed."""
         new = TEMPORARY + name
         self.remove(new)
-        descriptor = create(self._at(new), _CREATE, self.modes.file, dir_fd=self.fd)
+        descriptor = create_file(self._at(new), _CREATE, self.modes.file, dir_fd=self.fd)
         try:
             view = memoryview(data)
             while view:

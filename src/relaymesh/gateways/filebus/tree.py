@@ -19,9 +19,9 @@ SHARED = ("meta", "payload", "receipt", "inbox", "processing", "done", "dead")
 
 
 def make_tree(path: Path, group: int | None = None) -> None:
-    """Make what is missing of a bus directory: for its owner, and for the members of `group`, if there is one.
+    """Make what is missing of a bus directory: for its owner, and for the members of `group`, if given.
 
-    Without a group a directory that is there stays as it is: if its group may write, so it may in new folders.
+    Without a group a directory that is there stays as it is: if its group may write, so it may in new ones.
     """
     make_folder(path)
     if group is not None:

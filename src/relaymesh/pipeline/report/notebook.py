@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from relaymesh.modes import PRIVATE, Modes
 from relaymesh.pipeline.report.figure import Bucket, Section
 from relaymesh.pipeline.report.published import Published
 from relaymesh.pipeline.report.sections import all_sections
@@ -70,8 +71,8 @@ def _cell(kind: str, source: str) -> dict[str, Any]:
     return {"cell_type": kind, "metadata": {}, "source": source, **more}
 
 
-def write_notebook(published: Published, path: Path) -> int:
+def write_notebook(published: Published, path: Path, modes: Modes = PRIVATE) -> int:
     """Replace the file whole. Answers its size."""
     data = json.dumps(notebook(published), indent=1, ensure_ascii=False).encode() + b"\n"
-    swap_file(path, data)
+    swap_file(path, data, modes)
     return len(data)

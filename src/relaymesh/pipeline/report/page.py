@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from relaymesh import __version__
+from relaymesh.modes import PRIVATE, Modes
 from relaymesh.pipeline.report.figure import Bucket, Figure
 from relaymesh.pipeline.report.proposal import proposal_of
 from relaymesh.pipeline.report.published import Answer, Published
@@ -99,10 +100,10 @@ def build_page(published: Published, *, made_at: datetime, sample: bool = False)
     return Page(html, manifest.run_id, names, balance)
 
 
-def write_page(page: Page, path: Path) -> int:
+def write_page(page: Page, path: Path, modes: Modes = PRIVATE) -> int:
     """Replace the file whole. Answers its size."""
     data = page.html.encode()
-    swap_file(path, data)
+    swap_file(path, data, modes)
     return len(data)
 
 

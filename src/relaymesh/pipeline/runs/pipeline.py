@@ -122,7 +122,7 @@ class Pipeline:
     def _recorded(self, kind: str) -> Iterator[RunRecord]:
         """Hold the warehouse, and keep a record of how it went."""
         record = RunRecord(run_id=new_run_id(), kind=kind)
-        with warehouse_lock(self.store.root, f"{kind} {record.run_id}"):
+        with warehouse_lock(self.store.root, f"{kind} {record.run_id}", self._settings.shared):
             self.store.format.require(self._spark)
             record.save(self.store.root)
             self._observer(Stage.STARTED, record.run_id, 0, 0)

@@ -41,8 +41,17 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: str = "fail"
     """What a bad frame does to the ingest: `fail` stops before it, so that a restored segment is read whole;
     `rows` goes on behind it, and the events of that frame are missing for good: the audit says so."""
+    shared: bool | None = None
+    """True: everybody on the machine may read the tables; False: their owner alone. None leaves it as it was:
+    at first, their owner alone. A warehouse inside a data directory cannot be shared."""
 
     def __post_init__(self) -> None:
+        inside = [each for each in self.directories if each.resolve() in self.warehouse.resolve().parents]
+        if self.shared and inside:
+            raise InvalidSettings(
+                f"the warehouse {self.warehouse} cannot be shared: it lies in the data directory {inside[0]}",
+                hint="name another place: --warehouse PATH",
+            )
         if not self.directories:
             raise InvalidSettings("a pipeline needs at least one data directory", hint="--dir PATH")
         for name in ("batch_events", "tables_at_once", "keep_runs", "publish_every_s", "trigger_s"):

@@ -8,6 +8,7 @@ left when it failed, or was run twice, is named by nobody.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -19,6 +20,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from relaymesh.modes import create_file, make_folder
 
 __all__ = ["FILES", "write_by_day"]
 
@@ -77,8 +80,9 @@ class DayFile:
     """The events of one day, in the making."""
 
     def __init__(self, into: Path, day: date, like: pa.RecordBatch, run_id: str | None) -> None:
-        into.mkdir(parents=True, exist_ok=True)
+        make_folder(into)
         self._path = into / f"{uuid.uuid4().hex}.parquet"
+        os.close(create_file(self._path, os.O_WRONLY))
         self._day = day
         self._run_id = run_id
         self._source: str = like.column("source")[0].as_py()

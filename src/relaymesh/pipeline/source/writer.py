@@ -12,6 +12,7 @@ that sent by themselves could not take it back.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, Wri
 from pyspark.sql.types import StructType
 
 from relaymesh.errors import InvalidEnvelope, InvalidSettings
+from relaymesh.modes import create_file, make_folder
 from relaymesh.sdk.compose import OPTIONS
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.wire.content import decode_content
@@ -164,8 +166,9 @@ def _stage(rows: Iterable[Row], options: WriterOptions, run: str) -> Staged:
     if options.staging is None:
         return Staged(partition, run, data)
     file = Path(options.staging) / f"{uuid.uuid4().hex}.rows"  # each attempt its own: a dead one may linger
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(data)
+    make_folder(file.parent)
+    with os.fdopen(create_file(file, os.O_WRONLY), "wb") as staged:
+        staged.write(data)
     return Staged(partition, run, file=str(file))
 
 

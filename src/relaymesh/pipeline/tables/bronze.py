@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from relaymesh.errors import JournalDamaged
+from relaymesh.modes import make_folder
 from relaymesh.pipeline.tables.durable import swap_file, sync_files
 from relaymesh.pipeline.tables.manifest import ROWS_PER_FILE, Input, Piece, encode
 
@@ -200,7 +201,7 @@ class Bronze:
         shutil.rmtree(self.root / folder, ignore_errors=True)  # an earlier try of the same run
         for number, file in enumerate(files):
             day = self.root / folder / f"event_date={file.stretch.day}"
-            day.mkdir(parents=True, exist_ok=True)
+            make_folder(day)
             Path(file.path).rename(day / f"part-{number:05}.parquet")
         return folder
 

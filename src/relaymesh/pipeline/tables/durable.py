@@ -6,17 +6,19 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from relaymesh.modes import PRIVATE, Modes, create_file, make_folder
+
 __all__ = ["swap_file", "sync_files", "sync_folder"]
 
 _NEW = ".new"
 _FOLDERS_ABOVE = 5  # the day, the run, the table, `tables`, the warehouse: each may be new
 
 
-def swap_file(path: Path, data: bytes) -> None:
+def swap_file(path: Path, data: bytes, modes: Modes = PRIVATE) -> None:
     """Put `data` under `path`: a reader finds the old file or the new one, also after power loss."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, modes.folder)
     new = path.with_name(f".{path.name}{_NEW}")
-    with new.open("wb") as file:
+    with os.fdopen(create_file(new, os.O_WRONLY | os.O_TRUNC, modes.file), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from relaymesh.errors import DirectoryInUse
+from relaymesh.modes import make_folder
 from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.tables.sharing import settle_modes, share
 
 __all__ = ["LOCK", "holder", "warehouse_lock"]
 
@@ -17,13 +19,13 @@ LOCK = "lock"
 
 
 @contextmanager
-def warehouse_lock(root: Path, what: str) -> Iterator[None]:
-    """Hold the warehouse, or raise `DirectoryInUse` at once.
+def warehouse_lock(root: Path, what: str, shared: bool | None = None) -> Iterator[None]:
+    """Hold the warehouse, or raise `DirectoryInUse` at once. `shared`: see `sharing.share`; None leaves it.
 
     The operating system holds the lock: it is gone with the process, however that ended, so a lock file that
     is left behind holds nobody up. The text in it is for people.
     """
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     try:
         lock = RealDisk(root).lock(LOCK)
     except BlockingIOError:
@@ -33,8 +35,12 @@ def warehouse_lock(root: Path, what: str) -> Iterator[None]:
         ) from None
     try:
         lock.note(f"pid {os.getpid()}\nhost {socket.gethostname()}\nrun {what}\n".encode())
+        if shared is not None:
+            share(root, shared=shared)
+        settle_modes(root)
         yield
     finally:
+        settle_modes(root)
         lock.release()
 
 

@@ -13,6 +13,7 @@ from relaymesh.pipeline.tables.counts import Counts, count_files, count_rows
 from relaymesh.pipeline.tables.durable import swap_file, sync_files
 from relaymesh.pipeline.tables.formats import TableFormat, format_of
 from relaymesh.pipeline.tables.manifest import Manifest, PublishedTable, decode_manifest, encode
+from relaymesh.pipeline.tables.sharing import modes_of, settle_modes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,8 +91,10 @@ class TableStore:
     def swap(self, manifest: Manifest) -> None:
         """Make this manifest the one that counts. Its files must be durable."""
         data = encode(manifest)
-        swap_file(self.root / HISTORY / f"{manifest.run_id}.json", data)
-        swap_file(self.root / MANIFEST, data)
+        settle_modes(self.root)
+        modes = modes_of(self.root)
+        swap_file(self.root / HISTORY / f"{manifest.run_id}.json", data, modes)
+        swap_file(self.root / MANIFEST, data, modes)
 
 
 def _named(manifest: Manifest, name: str) -> PublishedTable:

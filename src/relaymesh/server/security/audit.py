@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from relaymesh.modes import create
+from relaymesh.modes import create_file
 from relaymesh.server.security.chain import (
     CURRENT,
     GENESIS,
@@ -114,7 +114,7 @@ class AuditFile:
             old.unlink()
 
     def _begin(self) -> None:
-        self._fd = create(self._path, _OPEN)
+        self._fd = create_file(self._path, _OPEN)
         self._size = os.fstat(self._fd).st_size
         self._sound = True
         sync_folder(self._folder)

@@ -7,23 +7,26 @@ import re
 import secrets
 from pathlib import Path
 
-from relaymesh.modes import create, make_folder, tighten
+from relaymesh.modes import apply_modes, create_file, make_folder
 
 _OPEN = os.O_WRONLY | os.O_EXCL
-_OWN = re.compile(r"tokens\.(json|lock)|local\.token|address\.json|audit(\.[0-9]+)?\.jsonl|\..+\.[0-9a-f]{16}")
+_DRAFT = r"\..+\.[0-9a-f]{16}"
+_OWN = re.compile(rf"tokens\.(json|lock)|local\.token|address\.json|audit(\.[0-9]+)?\.jsonl|{_DRAFT}")
 
 
 def make_private_folder(folder: Path) -> None:
     """The folder, with mode 0700; files of the server's own names in it lose all rights of others."""
     make_folder(folder)
-    tighten(folder, lambda name: _OWN.fullmatch(name) is not None, ours=True)
+    apply_modes(folder, lambda name: _OWN.fullmatch(name) is not None, ours=True)
 
 
 def write_private(path: Path, data: bytes) -> None:
     """Replace the file in one step, durable when this returns: a crash leaves the old one or the new one."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(create(draft, _OPEN), "wb") as file:  # never readable by others, not even for a moment
+        with os.fdopen(
+            create_file(draft, _OPEN), "wb"
+        ) as file:  # never readable by others, not even for a moment
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
