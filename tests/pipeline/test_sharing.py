@@ -50,7 +50,13 @@ def test_a_warehouse_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
 
 def test_a_shared_warehouse_stays_shared_until_it_is_made_private(tmp_path: Path) -> None:
     root = tmp_path / "warehouse"
-    for shared, modes in ((None, PRIVATE), (True, READABLE), (None, READABLE), (False, PRIVATE), (None, PRIVATE)):
+    for shared, modes in (
+        (None, PRIVATE),
+        (True, READABLE),
+        (None, READABLE),
+        (False, PRIVATE),
+        (None, PRIVATE),
+    ):
         run(root, shared)
         assert wrong(root, modes) == {}, shared
         assert (root / SHARED).exists() == (modes == READABLE)

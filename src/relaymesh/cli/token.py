@@ -11,8 +11,11 @@ import typer
 from relaymesh.cli import options
 from relaymesh.cli.asking import confirm
 from relaymesh.cli.failure import UsageFailed
+from relaymesh.cli.looking import look_into
 from relaymesh.cli.options import Call, begin
 from relaymesh.cli.table import Column
+from relaymesh.errors import DirectoryError
+from relaymesh.kernel.address import name_of, namespace_of
 from relaymesh.server.address import server_folder
 from relaymesh.server.security.token import ROLES, Token
 from relaymesh.server.security.tokens import TokenFile, wall_ms
@@ -70,8 +73,13 @@ def create(
     """Make a token and print it. It is shown this once; only its SHA-256 is kept."""
     call = begin(context, directory, json)
     lifetime_ms = None if expires is None else _milliseconds(expires, "--expires")
+    scopes = _scopes(role, agent, scope)
     token, text = _file(call).create(
-        _scopes(role, agent, scope), namespace=namespace, label=label, lifetime_ms=lifetime_ms
+        scopes,
+        namespace=namespace,
+        label=label,
+        lifetime_ms=lifetime_ms,
+        agents=_known_agents(call, namespace) if any(map(_is_agent, scopes)) else (),
     )
     _show_secret(call, token, text)
 
@@ -119,6 +127,22 @@ def rotate(
     old, new, text = _file(call).rotate(id, _milliseconds(overlap, "--overlap"))
     _show_secret(call, new, text)
     call.output.note(f"token {old.id} is valid until {_time(old.expires_at)}")
+
+
+def _is_agent(scope: str) -> bool:
+    return scope.startswith("agent:")
+
+
+def _known_agents(call: Call, namespace: str) -> list[str]:
+    """Names of the agents that have a mailbox there, as far as the journal can be read."""
+    if not (call.path / "journal").is_dir():
+        return []
+    try:
+        mailboxes = look_into(call.path).mailboxes()
+    except DirectoryError as error:
+        call.output.note(f"the agents are not known, so no name is compared with theirs: {error}")
+        return []
+    return [name_of(each) for each in mailboxes if namespace_of(each) == namespace and ":" not in each]
 
 
 def _file(call: Call) -> TokenFile:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from relaymesh.errors import InvalidEnvelope, NotFound
-from relaymesh.kernel.address import name_of
+from relaymesh.kernel.address import name_of, namespace_of
 from relaymesh.kernel.commands import Command, DrainAgent, RegisterAgent
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.registration import Registration
 from relaymesh.server.codes import AgentBusy
 from relaymesh.server.presence import Presence, PresenceState
 from relaymesh.server.reliability import ReliabilityConfig
+from relaymesh.server.security.likeness import check_unlike
 from relaymesh.wire.content import encode_content
 from relaymesh.wire.envelope import check_text
 from relaymesh.wire.types import ROLES, Role, check_direction, role_or_default
@@ -83,8 +84,16 @@ class Roster:
             encode_content(dict(metadata or {}), METADATA_BYTES_MAX)[0],
             self.config.mailbox_settings(),
         )
-        registration: Registration = await asyncio.to_thread(self._core.execute, command)
+        registration: Registration = await asyncio.to_thread(self._join, command)
         self.presence.heard(agent, now)
+        return registration
+
+    def _join(self, command: RegisterAgent) -> Registration:
+        """Raises `Conflict` for a new agent whose name looks like that of another one."""
+        namespace = namespace_of(command.agent)
+        known: list[str] = self._core.read(lambda kernel: list(kernel.state.agents))
+        check_unlike([name_of(command.agent)], [name_of(a) for a in known if namespace_of(a) == namespace])
+        registration: Registration = self._core.execute(command)
         return registration
 
     async def drain(self, agent: str) -> Registration:

@@ -20,7 +20,8 @@ Who a message is from (`sender`), by credential and the `from` that was given:
 | `write` or `admin`, no agent | refused: say which | | that name, in its namespace |
 | `read` alone | refused | refused | refused |
 
-`RESERVED_NAMES` are the mesh's own voice: only an `admin` credential may send as one of them.
+`RESERVED_NAMES` are the mesh's own voice: only an `admin` credential may send as one of them, or as a name
+that looks like one.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from relaymesh.kernel.address import (
     subscription_address,
     topic_address,
 )
+from relaymesh.server.security.likeness import RESERVED_NAMES, is_reserved
 
 __all__ = ["EVERYWHERE", "RESERVED_NAMES", "Principal", "principal_of"]
 
 EVERYWHERE = "*"
-RESERVED_NAMES = frozenset({"mesh", "relaymesh", "system"})
 STATE_KEY = "relaymesh.principal"
 _AGENT = "agent:"
 
@@ -125,8 +126,8 @@ class Principal(msgspec.Struct, frozen=True):
         address = self.address(given, "from")
         if self.agents and not self._is_agent(address):
             raise self._refusal(f"{given!r} in `from` is not the agent of this token")
-        if name_of(address) in RESERVED_NAMES and not self.is_admin:
-            raise self._refusal(f"{given!r} in `from` is a reserved name")
+        if not self.is_admin and is_reserved(name_of(address)):
+            raise self._refusal(f"{given!r} in `from` is a reserved name, or looks like one")
         return address
 
     def may_receive(self, mailbox: str) -> bool:

@@ -16,7 +16,8 @@ import msgspec
 
 from relaymesh.errors import InvalidSettings
 from relaymesh.kernel.address import DEFAULT_NAMESPACE, agent_address, name_of, namespace_of
-from relaymesh.server.security.principal import EVERYWHERE, RESERVED_NAMES, Principal
+from relaymesh.server.security.likeness import RESERVED_NAMES, is_reserved
+from relaymesh.server.security.principal import EVERYWHERE, Principal
 
 PREFIX = "rm_"
 SECRET_BYTES = 32
@@ -59,6 +60,11 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """When it stops being valid, or did: whichever of expiry and revocation came first."""
         return min((at for at in (self.expires_at, self.revoked_at) if at is not None), default=None)
 
+    @property
+    def agents(self) -> frozenset[str]:
+        """Plain names of the agents that it is for."""
+        return self.principal().agents
+
     def principal(self) -> Principal:
         return Principal(self.id, self.label, self.namespace, frozenset(self.scopes))
 
@@ -94,9 +100,9 @@ def _check_agent(scope: str) -> None:
     kind, colon, name = scope.partition(":")
     if kind != "agent" or not colon or "/" in name:
         raise InvalidSettings(f"{scope!r} is no scope", hint="read, write, admin or agent:NAME")
-    if name_of(agent_address(name)) in RESERVED_NAMES:
+    if is_reserved(name_of(agent_address(name))):
         raise InvalidSettings(
-            f"{name!r} is a reserved name: the mesh itself speaks as it",
+            f"{name!r} is a reserved name, or looks like one: the mesh itself speaks as it",
             hint=f"reserved are {', '.join(sorted(RESERVED_NAMES))}",
         )
 

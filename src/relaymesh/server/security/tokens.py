@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from relaymesh.client.discovery import TOKEN_FILE
 from relaymesh.errors import Conflict, DirectoryInUse, InvalidSettings, NotFound, Unauthorized
 from relaymesh.node.disk import RealLock
+from relaymesh.server.security.likeness import check_unlike
 from relaymesh.server.security.principal import EVERYWHERE, Principal
 from relaymesh.server.security.secretfile import make_private_folder, write_private
 from relaymesh.server.security.token import (
@@ -87,8 +89,13 @@ class TokenFile:
         namespace: str = "",
         label: str = "",
         lifetime_ms: int | None = None,
+        agents: Iterable[str] = (),
     ) -> tuple[Token, str]:
-        """A new token and its text, which cannot be had again."""
+        """A new token and its text, which cannot be had again.
+
+        `agents`: plain names that are in use in the namespace. Raises `Conflict` for a name that looks like
+        one of them, or like one that another valid token is for.
+        """
         wanted = checked_scopes(scopes)
         id, text = mint()
         now = self._now_ms()
@@ -102,6 +109,8 @@ class TokenFile:
             expires_at=None if lifetime_ms is None else now + lifetime_ms,
         )
         with self._changing() as tokens:
+            near = [t.agents for t in tokens if t.namespace == token.namespace and t.standing(now) == "valid"]
+            check_unlike(token.agents, {*agents, *chain.from_iterable(near)})
             tokens.append(token)
         return token, text
 
