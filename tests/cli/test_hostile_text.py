@@ -73,16 +73,16 @@ ELSEWHERE = {
     "report tables": "needs Spark; prints through Output",
 }
 """Why it is not run here. `test_only_the_output_layer_writes` covers all of them."""
+DEMO_PRINT = (
+    'print(json_text({"id": delivery.id, "attempt": delivery.attempt, "token": delivery.token}), flush=True)'
+)
 OWN_WRITES = {
     ("main.py", 'sys.stdout.write(f"relaymesh {__version__}\\n")'),
     ("main.py", 'sys.stdout.write(text + "\\n")'),
     ("reference.py", "sys.stdout.write(page())"),
     ("dlq.py", 'sys.stderr.write(f"\\rredriven {min(start + size, len(letters))} of {len(letters)}")'),
     ("dlq.py", 'sys.stderr.write("\\n")'),
-    (
-        "demo_worker.py",
-        'print(json_text({"id": delivery.id, "attempt": delivery.attempt, "token": delivery.token}), flush=True)',
-    ),
+    ("demo_worker.py", DEMO_PRINT),
 }
 """Version, help, a generated page, a counter, and a child that speaks JSON to its parent."""
 
@@ -98,7 +98,7 @@ def names(command: Any, above: str = "") -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A mesh whose every text is hostile: also those that the edge refuses today, as old journals hold them."""
+    """A mesh whose every text is hostile, also where the edge refuses that today: old journals hold it."""
     path = tmp_path_factory.mktemp("hostile") / "mesh"
     extra = {HOSTILE: HOSTILE, "metadata": {HOSTILE: {HOSTILE: HOSTILE}}}
     told: dict[str, Any] = {

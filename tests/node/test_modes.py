@@ -188,8 +188,10 @@ def test_a_strangers_file_and_what_a_link_leads_to_are_left_alone(tmp_path: Path
     with Mesh(data):
         pass
     assert [mode_of(path) for path in strangers] == [0o644] * 3
-    assert mode_of(outside) == 0o755 and mode_of(outside / "file") == 0o644
-    assert mode_of(data / "journal") == 0o700 and mode_of(data / "mark") == 0o600
+    assert mode_of(outside) == 0o755
+    assert mode_of(outside / "file") == 0o644
+    assert mode_of(data / "journal") == 0o700
+    assert mode_of(data / "mark") == 0o600
     assert mode_of(data) == 0o755  # a stranger's file lies there: it is not ours alone
 
 
