@@ -24,7 +24,7 @@ async def test_a_dead_letter_tells_everything(worlds: Worlds) -> None:
     """Promise 11; `message_id, receiver, reason, attempts, …`."""
     async with worlds() as mesh:
         planner, coder, _ = await crew(mesh)
-        await planner.send("coder", {"n": 1}, id="m", key="k", tags=["t"], extra={"hop": 2, "id": "forged"})
+        await planner.send("coder", {"n": 1}, id="m", key="k", tags=["t"], extra={"hop": 2})
         await (await coder.receive(timeout=5)).nack(TimeoutError("slow"), delay_ms=0)
         await (await coder.receive(timeout=5)).nack(ValueError("bad"), code="invalid")
         (letter,) = await mesh.dead_letters()
