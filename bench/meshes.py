@@ -1,4 +1,8 @@
-"""Meshes as the measurements open them."""
+"""Meshes as the measurements open them.
+
+Nothing here but `node_of` needs more than the public API, so that `bench.compare` can run the same work on
+another revision.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,20 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from relaymesh import AsyncMesh, Mesh, MeshSettings
-from relaymesh.node.async_local import AsyncLocalSession
-from relaymesh.node.local import LocalSession
-from relaymesh.node.node import Node
-from relaymesh.node.settings import Durability
+
+if TYPE_CHECKING:
+    from relaymesh.node.node import Node
+    from relaymesh.node.settings import Durability
 
 CAPACITY = 4_000_000
 CAPACITY_BYTES = 4_000_000_000
 NO_CHECKPOINT = 1 << 60
+POLL_S = 0.005
+POLL_SHARE = 0.1
+"""Of the time that a wait takes, at most this much is spent on asking: `stats` walks over all mailboxes."""
 
 
 def settings(durability: Durability, **changes: Any) -> MeshSettings:
@@ -25,37 +32,49 @@ def settings(durability: Durability, **changes: Any) -> MeshSettings:
 
 def node_of(mesh: Mesh | AsyncMesh) -> Node:
     """The node of an embedded mesh, to look at."""
+    from relaymesh.node.async_local import AsyncLocalSession
+    from relaymesh.node.local import LocalSession
+
     session = mesh._session
     assert isinstance(session, (LocalSession, AsyncLocalSession))
     return session.node
 
 
-def behind(node: Node) -> int:
-    """Events that are not yet synced, or not yet in the store.
+def behind(mesh: Mesh) -> int:
+    """Events that are not yet synced, or not yet in the store."""
+    stats = mesh.stats()
+    return stats.store_lag + stats.sequence - stats.synced
 
-    The same as `mesh.stats()` tells, without its walk over all mailboxes, which would be measured too.
-    """
-    lag = node.projector.lag if node.projector is not None else 0
-    return lag + node.core.unsynced
+
+async def behind_async(mesh: AsyncMesh) -> int:
+    stats = await mesh.stats()
+    return stats.store_lag + stats.sequence - stats.synced
 
 
 def until_projected(mesh: Mesh, timeout_s: float = 120.0) -> float:
-    """Wait until all is synced and in the store; answers the seconds it took."""
-    began = time.perf_counter()
-    while time.perf_counter() - began < timeout_s:
-        if not behind(node_of(mesh)):
-            return time.perf_counter() - began
-        time.sleep(0.005)
+    """Wait until all is synced and in the store. Returns the seconds it took."""
+    began = asked = time.perf_counter()
+    while asked - began < timeout_s:
+        if behind(mesh) <= 0:
+            return asked - began
+        time.sleep(_pause_s(asked))
+        asked = time.perf_counter()
     raise TimeoutError("the store did not catch up with the journal")
 
 
 async def until_projected_async(mesh: AsyncMesh, timeout_s: float = 120.0) -> float:
-    began = time.perf_counter()
-    while time.perf_counter() - began < timeout_s:
-        if not behind(node_of(mesh)):
-            return time.perf_counter() - began
-        await asyncio.sleep(0.005)
+    began = asked = time.perf_counter()
+    while asked - began < timeout_s:
+        if await behind_async(mesh) <= 0:
+            return asked - began
+        await asyncio.sleep(_pause_s(asked))
+        asked = time.perf_counter()
     raise TimeoutError("the store did not catch up with the journal")
+
+
+def _pause_s(asked: float) -> float:
+    """How long to wait before the next question; the last one was put at `asked`."""
+    return max(POLL_S, (time.perf_counter() - asked) / POLL_SHARE)
 
 
 def loop_name() -> str:
@@ -84,7 +103,7 @@ def fill(mesh: Mesh, to: str, count: int, message: Any, **fields: Any) -> None:
         size = min(1000, count)
         sender.send_many([{"to": to, "content": message, **fields}] * size)
         count -= size
-        while behind(node_of(mesh)) > 100_000:
+        while behind(mesh) > 100_000:
             time.sleep(0.02)
 
 

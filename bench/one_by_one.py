@@ -127,6 +127,10 @@ class Pair:
         self._producer.send("consumer", self._message)
         self._consumer.receive(timeout=RECEIVE_S).ack()
 
+    def same_thread_many(self, count: int) -> None:
+        self._producer.send_many([{"to": "consumer", "content": self._message}] * count)
+        self._mesh.ack_many(self._consumer.receive_many(count, timeout=RECEIVE_S))
+
     def durable_ack(self) -> None:
         self._producer.send("consumer", self._message)
         self._consumer.receive(timeout=RECEIVE_S).ack(durable=True)

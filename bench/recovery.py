@@ -67,7 +67,9 @@ def _in_process(step: str, data: Path, **params: Any) -> dict[str, Any]:
     return found
 
 
-def _fill(data: Path, what: str, count: int, checkpoint: bool, killed: bool, size: int) -> dict[str, Any]:
+def fill_directory(
+    data: Path, what: str, count: int, checkpoint: bool = False, killed: bool = False, size: int = 200
+) -> dict[str, Any]:
     mesh = Mesh(data, settings=settings("batched", checkpoint_bytes=NO_CHECKPOINT))
     consumer = mesh.agent("consumer", capacity=CAPACITY, capacity_bytes=CAPACITY_BYTES)
     message = content("json", size)
@@ -113,4 +115,4 @@ def _open(data: Path, killed: bool, profile: bool) -> dict[str, Any]:
 if __name__ == "__main__":
     given = json.loads(sys.stdin.read())
     directory = Path(given.pop("data"))
-    print(json.dumps((_fill if sys.argv[1] == "fill" else _open)(directory, **given)))
+    print(json.dumps((fill_directory if sys.argv[1] == "fill" else _open)(directory, **given)))

@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.contents import Kind, content
 from bench.meshes import (
@@ -28,9 +28,11 @@ from bench.meshes import (
 from bench.profiled import Profile
 from bench.resident import cpu_by_thread, peak_bytes, rss_bytes
 from relaymesh import AsyncMesh, Mesh, StoreLagging
-from relaymesh.node.settings import Durability
-from relaymesh.sdk.agent import Agent
-from relaymesh.sdk.async_agent import AsyncAgent
+
+if TYPE_CHECKING:
+    from relaymesh.node.settings import Durability
+    from relaymesh.sdk.agent import Agent
+    from relaymesh.sdk.async_agent import AsyncAgent
 
 SENDERS = {"mesh": {1: 16, 100: 3, 1000: 2}, "async": {1: 64, 100: 4, 1000: 3}}
 """Sends outstanding, by batch: one by one they share syncs, large batches need only overlap."""
@@ -231,20 +233,25 @@ async def _async_run(
     place: Path, durability: Durability, traffic: Traffic, tracer: Profile
 ) -> dict[str, Any]:
     async with AsyncMesh(place / "data", settings=settings(durability)) as mesh:
-        await mesh.agent("consumer", capacity=CAPACITY, capacity_bytes=CAPACITY_BYTES)
-        before = cpu_by_thread()
-        window = asyncio.Semaphore(traffic.strides)
-        traffic.start()
-        began, cpu = time.perf_counter(), time.process_time()
-        with tracer.running():
-            await asyncio.gather(
-                *(_async_send(mesh, traffic, i, window) for i in range(traffic.senders)),
-                *(_async_receive(mesh, traffic, i, window) for i in range(traffic.receivers)),
-            )
-        stats = await mesh.stats()
-        drain_s = await until_projected_async(mesh)
-        cpu = time.process_time() - cpu
-        return {**_figures(traffic, began, cpu, stats, drain_s), "threads": _difference(before)}
+        return await flow(mesh, traffic, tracer)
+
+
+async def flow(mesh: AsyncMesh, traffic: Traffic, tracer: Profile) -> dict[str, Any]:
+    """The traffic on an open mesh, embedded or remote. Processor time is that of this process alone."""
+    await mesh.agent("consumer", capacity=CAPACITY, capacity_bytes=CAPACITY_BYTES)
+    before = cpu_by_thread()
+    window = asyncio.Semaphore(traffic.strides)
+    traffic.start()
+    began, cpu = time.perf_counter(), time.process_time()
+    with tracer.running():
+        await asyncio.gather(
+            *(_async_send(mesh, traffic, i, window) for i in range(traffic.senders)),
+            *(_async_receive(mesh, traffic, i, window) for i in range(traffic.receivers)),
+        )
+    stats = await mesh.stats()
+    drain_s = await until_projected_async(mesh)
+    cpu = time.process_time() - cpu
+    return {**_figures(traffic, began, cpu, stats, drain_s), "threads": _difference(before)}
 
 
 async def _async_send(mesh: AsyncMesh, traffic: Traffic, index: int, window: asyncio.Semaphore) -> None:

@@ -8,19 +8,20 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import uvloop
 
 import relaymesh
-from bench.child import ROOT
 from bench.peers.flow import Flow
 from bench.peers.server import FailedServer, Server, free_port
 from bench.peers.tasks import receive_all, send_all, until_go
 from relaymesh import AsyncMesh
-from relaymesh.sdk.async_agent import AsyncAgent
-from relaymesh.sdk.delivery import AsyncDelivery
+
+if TYPE_CHECKING:
+    from relaymesh.sdk.async_agent import AsyncAgent
+    from relaymesh.sdk.delivery import AsyncDelivery
 
 NAME = "RelayMesh, WebSocket"
 TARGET, SENDER = "worker", "sender"
@@ -40,8 +41,8 @@ def version() -> str:
 
 def start(place: Path) -> Server:
     port = free_port()
-    command = [sys.executable, "-m", "bench.peers.relaymesh_node", "data", str(port)]
-    server = Server(NAME, command, place, port, {"PYTHONPATH": str(ROOT)})
+    command = [sys.executable, "-m", "relaymesh.cli.main", "serve", "--dir", "data"]
+    server = Server(NAME, [*command, "--port", str(port), "--write-rate", "0"], place, port)
     server.until_it_listens()
     os.environ["RELAYMESH_TOKEN"] = _token(place / TOKEN_FILE)
     return server
