@@ -129,7 +129,12 @@ class Pair:
 
     def same_thread_many(self, count: int) -> None:
         self._producer.send_many([{"to": "consumer", "content": self._message}] * count)
-        self._mesh.ack_many(self._consumer.receive_many(count, timeout=RECEIVE_S))
+        while count > 0:
+            deliveries = self._consumer.receive_many(count, timeout=RECEIVE_S)
+            for delivery in deliveries:
+                _ = delivery.content
+            self._mesh.ack_many(deliveries)
+            count -= len(deliveries)
 
     def durable_ack(self) -> None:
         self._producer.send("consumer", self._message)

@@ -78,6 +78,7 @@ async def posts(server: Server, seconds: float) -> dict[str, Any]:
     took, cpu, sent = time.monotonic() - began, cpu_s(server.pid) - before, sum(counts)
     return {
         "post_connections": CONNECTIONS,
+        "posts": sent,
         "posts_per_s": round(sent / took),
         "post_server_cpu_us": round(cpu / sent * 1e6, 1),
     }
