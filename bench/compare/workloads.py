@@ -1,7 +1,7 @@
 """The work that is measured, on the revision that this process imports.
 
 Most of it is the bench's own (`one_by_one`, `throughput`, `server`, `recovery`, `memory`), in slices short
-enough that two revisions can take turns.
+enough that two revisions can take turns. What only the remote rows need is imported by them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from bench import memory, server
+from bench import memory
 from bench.compare.ratios import Slice
 from bench.contents import content
 from bench.meshes import CAPACITY, CAPACITY_BYTES, NO_CHECKPOINT, run_on_loop, settings, until_projected
 from bench.one_by_one import Pair
-from bench.peers import relaymesh_ws
 from bench.profiled import Profile
 from bench.recovery import fill_directory
 from bench.throughput import RECEIVERS, SENDERS, Traffic, flow
 from relaymesh import AsyncMesh, Mesh
 
 if TYPE_CHECKING:
+    from bench.peers.server import Server
     from relaymesh.node.settings import Durability
 
 SIZE = 200
@@ -43,7 +43,7 @@ class Workloads(AbstractContextManager["Workloads"]):
 
     def __init__(self, place: Path) -> None:
         self._place = place
-        self._node: relaymesh_ws.Server | None = None
+        self._node: Server | None = None
         self._filled: set[Path] = set()
 
     def __exit__(
@@ -83,19 +83,24 @@ class Workloads(AbstractContextManager["Workloads"]):
     # -- a node over loopback ------------------------------------------------------------------
 
     def websocket(self, batch: int, seconds: float) -> Slice:
+        from bench.peers.relaymesh_ws import RECEIVERS, SENDERS
+
         node = self._running()
         before = _cpu_s(node.pid)
         done = self._on_loop(
             partial(AsyncMesh, f"http://127.0.0.1:{node.port}"),
-            _traffic(batch, seconds, relaymesh_ws.SENDERS, relaymesh_ws.RECEIVERS),
+            _traffic(batch, seconds, SENDERS, RECEIVERS),
         )
         return done + Slice(amount=0, cpu_s=_cpu_s(node.pid) - before)
 
     def posts(self, seconds: float) -> Slice:
         """Single POSTs. The processor time is the node's: the client here is not RelayMesh's."""
+        from bench.peers import relaymesh_ws
+        from bench.server import posts
+
         node = self._running()
         before, began = _cpu_s(node.pid), time.perf_counter()
-        found = run_on_loop(server.posts(node, seconds))
+        found = run_on_loop(posts(node, seconds))
         took, cpu = time.perf_counter() - began, _cpu_s(node.pid) - before
         relaymesh_ws.set_up(node.port)  # takes out what was posted
         return Slice(amount=found["posts"], wall_s=took, cpu_s=cpu)
@@ -149,10 +154,12 @@ class Workloads(AbstractContextManager["Workloads"]):
             gc.collect()
         return path
 
-    def _running(self) -> relaymesh_ws.Server:
+    def _running(self) -> Server:
         if self._node is None:
             place = self._place / "node"
             place.mkdir()
+            from bench.peers import relaymesh_ws
+
             self._node = relaymesh_ws.start(place)
         return self._node
 
