@@ -85,14 +85,18 @@ def loop_name() -> str:
     return "uvloop"
 
 
-def run_on_loop(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine on uvloop where it is installed, else on asyncio's own loop."""
+def loop_runner() -> asyncio.Runner:
+    """Runs on uvloop where it is installed, else on asyncio's own loop."""
     factory = None
     if loop_name() == "uvloop":
         import uvloop
 
         factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
+    return asyncio.Runner(loop_factory=factory)
+
+
+def run_on_loop(work: Coroutine[Any, Any, Any]) -> Any:
+    with loop_runner() as runner:
         return runner.run(work)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench import machine
 from bench.child import ROOT
-from bench.compare.ratios import Round, Slice, Verdict, interval_coverage
+from bench.compare.ratios import Block, Slice, Verdict
 from bench.compare.revisions import WORKING_TREE, Revision, UnknownRevision, extract
 from bench.compare.rows import Row, chosen, rows
 from bench.compare.table import table
@@ -87,7 +87,7 @@ def compare(options: argparse.Namespace, selected: list[Row], place: Path) -> in
         took_s = round(time.perf_counter() - began, 1)
         print(json.dumps(report(verdicts, before, after, options) | {"took_s": took_s, "machine": facts}))
     else:
-        print(table(verdicts, before, after, options.floor))
+        print(table(verdicts, before, after, options.floor, options.rounds))
     return BELOW if any(each.below for each in verdicts) else 0
 
 
@@ -97,30 +97,33 @@ def report(verdicts: list[Verdict], before: str, after: str, options: argparse.N
         "after": after,
         "floor": options.floor,
         "rounds": options.rounds,
-        "interval": {"method": "order statistics", "coverage": interval_coverage(options.rounds)},
+        "interval": "order statistics",
         "rows": [each.as_dict() for each in verdicts],
     }
 
 
 def measured(
     sides: tuple[Revision, Revision], selected: list[Row], rounds: int, place: Path
-) -> dict[str, list[Round]]:
+) -> dict[str, list[Block]]:
     """Every row in every round. Both revisions get fresh processes for each round."""
-    found: dict[str, list[Round]] = {row.key: [] for row in selected}
+    found: dict[str, list[Block]] = {row.key: [] for row in selected}
     for turn in range(rounds):
         here = place / f"round-{turn}"
         with Worker(sides[0], here / "A") as first, Worker(sides[1], here / "B") as second:
             for number, row in enumerate(selected):
                 say(f"round {turn + 1} of {rounds}: {row.key}")
-                if row.fresh:
-                    found[row.key].append(fresh_round(row, turn + number, sides, here))
-                else:
-                    found[row.key].append(one_round(row, turn + number, (first, second)))
+                for block in range(row.blocks):
+                    swap = turn * row.blocks + block + number
+                    found[row.key].append(
+                        fresh_block(row, swap, sides, here)
+                        if row.fresh
+                        else one_block(row, swap, (first, second))
+                    )
         shutil.rmtree(here, ignore_errors=True)
     return found
 
 
-def one_round(row: Row, turn: int, workers: tuple[Worker, Worker]) -> Round:
+def one_block(row: Row, turn: int, workers: tuple[Worker, Worker]) -> Block:
     """A, B, B, A: a machine that gets slower or faster meanwhile does so for both."""
     totals = [Slice(amount=0), Slice(amount=0)]
     for letter in row.turns_in(turn):
@@ -129,7 +132,7 @@ def one_round(row: Row, turn: int, workers: tuple[Worker, Worker]) -> Round:
     return totals[0], totals[1]
 
 
-def fresh_round(row: Row, turn: int, sides: tuple[Revision, Revision], place: Path) -> Round:
+def fresh_block(row: Row, turn: int, sides: tuple[Revision, Revision], place: Path) -> Block:
     totals = [Slice(amount=0), Slice(amount=0)]
     for number, letter in enumerate(row.turns_in(turn)):
         side = "AB".index(letter)

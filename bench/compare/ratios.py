@@ -1,4 +1,4 @@
-"""From slices to a verdict: one ratio per round, their median, and the interval around it.
+"""From slices to a verdict: one ratio per block of slices, their median, and the interval around it.
 
 A ratio is always "the second revision over the first, more is better": of messages a second, and inverted of
 processor time a message and of bytes.
@@ -19,7 +19,7 @@ COVERAGE = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """What one revision did in its slices of a round: messages, and what they took."""
+    """What one revision did in its slices of a block: messages, and what they took."""
 
     amount: float
     wall_s: float = 0.0
@@ -39,12 +39,12 @@ class Slice:
         return {"rate": self.wall_s, "cpu": self.cpu_s, "bytes": self.bytes}[measure] / self.amount
 
 
-Round = tuple[Slice, Slice]
+Block = tuple[Slice, Slice]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """Of one measure of a row: the median of the rounds, and the interval that covers the true median."""
+    """Of one measure of a row: the median of the blocks, and the interval that covers the true median."""
 
     measure: Measure
     median: float
@@ -56,16 +56,16 @@ class Ratio:
     every: tuple[float, ...]
 
     @classmethod
-    def of(cls, measure: Measure, rounds: Sequence[Round]) -> Ratio:
-        every = [before.cost(measure) / after.cost(measure) for before, after in rounds]
+    def of(cls, measure: Measure, blocks: Sequence[Block]) -> Ratio:
+        every = [before.cost(measure) / after.cost(measure) for before, after in blocks]
         low, high = interval(every)
         return cls(
             measure=measure,
             median=median(every),
             low=low,
             high=high,
-            before=median([before.cost(measure) for before, _ in rounds]),
-            after=median([after.cost(measure) for _, after in rounds]),
+            before=median([before.cost(measure) for before, _ in blocks]),
+            after=median([after.cost(measure) for _, after in blocks]),
             every=tuple(every),
         )
 
@@ -79,10 +79,10 @@ class Verdict:
     floor: float
 
     @classmethod
-    def of(cls, row: Row, rounds: Sequence[Round], floor: float) -> Verdict:
+    def of(cls, row: Row, blocks: Sequence[Block], floor: float) -> Verdict:
         others: tuple[Measure, ...] = () if row.judge == "bytes" else ("rate", "cpu")
         measures = [row.judge, *(each for each in others if each != row.judge)]
-        return cls(row=row, ratios=tuple(Ratio.of(each, rounds) for each in measures), floor=floor)
+        return cls(row=row, ratios=tuple(Ratio.of(each, blocks) for each in measures), floor=floor)
 
     @property
     def below(self) -> bool:
@@ -107,7 +107,7 @@ class Verdict:
                     "high": ratio.high,
                     "before": ratio.before,
                     "after": ratio.after,
-                    "rounds": list(ratio.every),
+                    "blocks": list(ratio.every),
                 }
                 for ratio in self.ratios
             },
@@ -129,9 +129,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 def coverage(count: int, skip: int = 0) -> float:
     """How likely the true median lies between the values that are left without `skip` on either side."""
     outside = sum(math.comb(count, each) for each in range(skip + 1))
-    return max(0.0, 1 - 2 * outside / 2**count)
+    return max(0.0, 1 - 2 * outside / (1 << count))
 
 
 def interval_coverage(count: int) -> float:
-    low, _ = interval(range(count))
-    return coverage(count, int(low))
+    skipped, _ = interval([float(each) for each in range(count)])
+    return coverage(count, int(skipped))

@@ -18,7 +18,9 @@ class Row:
 
     judge: the measure that decides. Processor time is steadier than the rate, which other processes and the
         disk set as well.
-    turns: who is measured when in one round; the next round has the two swapped.
+    turns: who is measured when in one block of slices; the next block has the two swapped. A block gives one
+        ratio.
+    blocks: in each round.
     fresh: run each slice in a process that has done nothing else.
     """
 
@@ -27,6 +29,7 @@ class Row:
     params: dict[str, Any] = field(default_factory=dict)
     judge: Measure = "cpu"
     turns: str = "ABBA"
+    blocks: int = 1
     fresh: bool = False
 
     def turns_in(self, turn: int) -> str:
@@ -47,8 +50,9 @@ def _embedded(quick: bool) -> list[Row]:
     return [
         Row(
             key=f"{api}/{durability}/{batch}",
-            work="async_" if api == "async" else api,
-            params={"durability": durability, "batch": batch, "seconds": 0.1 if quick else 0.25},
+            work="async_mesh" if api == "async" else api,
+            blocks=1 if quick else 3 if api == "mesh" else 2,
+            params={"durability": durability, "batch": batch, "seconds": 0.05 if quick else 0.1},
         )
         for api in ("mesh", "async")
         for durability in DURABILITIES
@@ -57,11 +61,11 @@ def _embedded(quick: bool) -> list[Row]:
 
 
 def _remote(quick: bool) -> list[Row]:
-    seconds = 0.1 if quick else 0.3
+    seconds, blocks = (0.1, 1) if quick else (0.2, 2)
     return [
-        Row(key="ws/1", work="websocket", params={"batch": 1, "seconds": seconds}),
-        Row(key="ws/100", work="websocket", params={"batch": 100, "seconds": seconds}),
-        Row(key="http/post", work="posts", params={"seconds": seconds}),
+        Row(key="ws/1", work="websocket", params={"batch": 1, "seconds": seconds}, blocks=blocks),
+        Row(key="ws/100", work="websocket", params={"batch": 100, "seconds": seconds}, blocks=blocks),
+        Row(key="http/post", work="posts", params={"seconds": seconds}, blocks=blocks),
     ]
 
 
@@ -70,7 +74,7 @@ def _state(quick: bool) -> list[Row]:
     return [
         Row(key="recovery/live", work="recovery", params={"what": "live", "count": count}),
         Row(key="recovery/settled", work="recovery", params={"what": "settled", "count": count}),
-        Row(key="checkpoint", work="checkpoint", params={"count": count}),
+        Row(key="checkpoint", work="checkpoint", params={"count": count}, blocks=1 if quick else 3),
         Row(
             key="memory/pending",
             work="memory",

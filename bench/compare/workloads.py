@@ -10,8 +10,8 @@ import asyncio
 import gc
 import shutil
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,15 @@ from typing import TYPE_CHECKING, Any
 from bench import memory
 from bench.compare.ratios import Slice
 from bench.contents import content
-from bench.meshes import CAPACITY, CAPACITY_BYTES, NO_CHECKPOINT, run_on_loop, settings, until_projected
+from bench.meshes import (
+    CAPACITY,
+    CAPACITY_BYTES,
+    NO_CHECKPOINT,
+    loop_runner,
+    run_on_loop,
+    settings,
+    until_projected,
+)
 from bench.one_by_one import Pair
 from bench.profiled import Profile
 from bench.recovery import fill_directory
@@ -34,37 +42,51 @@ if TYPE_CHECKING:
 SIZE = 200
 SINGLES = 16
 """Tasks that send, receive and ack one message at a time."""
-CHECKPOINTS = 3
 RECEIVE_S = 5.0
 
 
 class Workloads(AbstractContextManager["Workloads"]):
-    """What one process does, slice after slice. A node and filled directories are kept for later slices."""
+    """What one process does, slice after slice.
+
+    A mesh stays open for the slices of its row, so that slices can be short; a node and filled directories
+    are kept for later rows too.
+    """
 
     def __init__(self, place: Path) -> None:
         self._place = place
         self._node: Server | None = None
         self._filled: set[Path] = set()
+        self._row = ""
+        self._open = ExitStack()
+        self._slice: Callable[[], Slice] | None = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._open.close()
         if self._node is not None:
             self._node.stop()
 
     def run(self, work: str, params: dict[str, Any]) -> Slice:
-        measure: Callable[..., Slice] = getattr(self, work)
+        row = f"{work} {params}"
+        if self._slice is None or row != self._row:
+            self._open.close()
+            self._slice = getattr(self, work)(**params)
+            self._row = row
         gc.collect()
-        return measure(**params)
+        return self._slice()
 
     # -- embedded ------------------------------------------------------------------------------
 
-    def mesh(self, durability: Durability, batch: int, seconds: float) -> Slice:
+    def mesh(self, durability: Durability, batch: int, seconds: float) -> Callable[[], Slice]:
         """One thread: send, receive, ack."""
-        with Mesh(self._empty(), settings=settings(durability)) as mesh:
-            pair = Pair(mesh, SIZE)
-            turn = pair.same_thread if batch == 1 else partial(pair.same_thread_many, batch)
-            turn()
+        opened = Mesh(self._empty(), settings=settings(durability, checkpoint_bytes=NO_CHECKPOINT))
+        mesh = self._open.enter_context(opened)
+        pair = Pair(mesh, SIZE)
+        turn = pair.same_thread if batch == 1 else partial(pair.same_thread_many, batch)
+        turn()
+
+        def measure() -> Slice:
             until_projected(mesh)
             turns = 0
             cpu, began = time.process_time(), time.perf_counter()
@@ -74,70 +96,84 @@ class Workloads(AbstractContextManager["Workloads"]):
             until_projected(mesh)
             return Slice(amount=turns * batch, wall_s=took, cpu_s=time.process_time() - cpu)
 
-    def async_(self, durability: Durability, batch: int, seconds: float) -> Slice:
-        return self._on_loop(
-            partial(AsyncMesh, self._empty(), settings=settings(durability)),
-            _traffic(batch, seconds, SENDERS["async"], RECEIVERS["async"]),
-        )
+        return measure
+
+    def async_mesh(self, durability: Durability, batch: int, seconds: float) -> Callable[[], Slice]:
+        opened = AsyncMesh(self._empty(), settings=settings(durability, checkpoint_bytes=NO_CHECKPOINT))
+        return self._on_loop(opened, _traffic(batch, seconds, SENDERS["async"], RECEIVERS["async"]))
 
     # -- a node over loopback ------------------------------------------------------------------
 
-    def websocket(self, batch: int, seconds: float) -> Slice:
+    def websocket(self, batch: int, seconds: float) -> Callable[[], Slice]:
         from bench.peers.relaymesh_ws import RECEIVERS, SENDERS
 
         node = self._running()
-        before = _cpu_s(node.pid)
-        done = self._on_loop(
-            partial(AsyncMesh, f"http://127.0.0.1:{node.port}"),
-            _traffic(batch, seconds, SENDERS, RECEIVERS),
-        )
-        return done + Slice(amount=0, cpu_s=_cpu_s(node.pid) - before)
+        opened = AsyncMesh(f"http://127.0.0.1:{node.port}")
+        client = self._on_loop(opened, _traffic(batch, seconds, SENDERS, RECEIVERS))
 
-    def posts(self, seconds: float) -> Slice:
+        def measure() -> Slice:
+            before = _cpu_s(node.pid)
+            return client() + Slice(amount=0, cpu_s=_cpu_s(node.pid) - before)
+
+        return measure
+
+    def posts(self, seconds: float) -> Callable[[], Slice]:
         """Single POSTs. The processor time is the node's: the client here is not RelayMesh's."""
         from bench.peers import relaymesh_ws
         from bench.server import posts
 
         node = self._running()
-        before, began = _cpu_s(node.pid), time.perf_counter()
-        found = run_on_loop(posts(node, seconds))
-        took, cpu = time.perf_counter() - began, _cpu_s(node.pid) - before
-        relaymesh_ws.set_up(node.port)  # takes out what was posted
-        return Slice(amount=found["posts"], wall_s=took, cpu_s=cpu)
+
+        def measure() -> Slice:
+            before, began = _cpu_s(node.pid), time.perf_counter()
+            found = run_on_loop(posts(node, seconds))
+            took, cpu = time.perf_counter() - began, _cpu_s(node.pid) - before
+            relaymesh_ws.set_up(node.port)  # takes out what was posted
+            return Slice(amount=found["posts"], wall_s=took, cpu_s=cpu)
+
+        return measure
 
     # -- a directory ---------------------------------------------------------------------------
 
-    def recovery(self, what: str, count: int) -> Slice:
+    def recovery(self, what: str, count: int) -> Callable[[], Slice]:
         """Open a directory of `count` messages, pending or acked, without a checkpoint."""
         data = self._directory(what, count)
-        cpu, began = time.process_time(), time.perf_counter()
-        mesh = Mesh(data, settings=settings("batched", checkpoint_bytes=NO_CHECKPOINT))
-        took, cpu = time.perf_counter() - began, time.process_time() - cpu
-        with mesh:
-            if mesh.stats().pending != (count if what == "live" else 0):
-                raise AssertionError(f"{mesh.stats().pending} messages came back of {count} {what} ones")
-        return Slice(amount=count, wall_s=took, cpu_s=cpu)
 
-    def checkpoint(self, count: int) -> Slice:
+        def measure() -> Slice:
+            cpu, began = time.process_time(), time.perf_counter()
+            mesh = Mesh(data, settings=settings("batched", checkpoint_bytes=NO_CHECKPOINT))
+            took, cpu = time.perf_counter() - began, time.process_time() - cpu
+            with mesh:
+                if mesh.stats().pending != (count if what == "live" else 0):
+                    raise AssertionError(f"{mesh.stats().pending} messages came back of {count} {what} ones")
+            return Slice(amount=count, wall_s=took, cpu_s=cpu)
+
+        return measure
+
+    def checkpoint(self, count: int) -> Callable[[], Slice]:
         """Checkpoints of `count` pending messages; one message is sent before each."""
         data = self._directory("live", count, name="checkpoint")
-        wall = cpu = 0.0
-        with Mesh(data, settings=settings("batched", checkpoint_bytes=NO_CHECKPOINT)) as mesh:
-            sender = mesh.agent("filler")
-            for _ in range(CHECKPOINTS):
-                sender.send("consumer", content("json", SIZE))
-                until_projected(mesh)
-                spent, began = time.process_time(), time.perf_counter()
-                mesh.checkpoint()
-                wall += time.perf_counter() - began
-                cpu += time.process_time() - spent
-        return Slice(amount=CHECKPOINTS, wall_s=wall, cpu_s=cpu)
+        opened = Mesh(data, settings=settings("batched", checkpoint_bytes=NO_CHECKPOINT))
+        mesh = self._open.enter_context(opened)
+        sender = mesh.agent("filler")
 
-    def memory(self, count: int) -> Slice:
+        def measure() -> Slice:
+            sender.send("consumer", content("json", SIZE))
+            until_projected(mesh)
+            cpu, began = time.process_time(), time.perf_counter()
+            mesh.checkpoint()
+            return Slice(amount=1, wall_s=time.perf_counter() - began, cpu_s=time.process_time() - cpu)
+
+        return measure
+
+    def memory(self, count: int) -> Callable[[], Slice]:
         """Resident memory that `count` pending messages add, half of them in each of two mailboxes."""
-        place = self._empty()
-        found = memory.measure(place, pending=count // 2, size=SIZE)
-        return Slice(amount=count, bytes=found["first_added_bytes"] + found["added_bytes"])
+
+        def measure() -> Slice:
+            found = memory.measure(self._empty(), pending=count // 2, size=SIZE)
+            return Slice(amount=count, bytes=found["first_added_bytes"] + found["added_bytes"])
+
+        return measure
 
     # ------------------------------------------------------------------------------------------
 
@@ -163,23 +199,23 @@ class Workloads(AbstractContextManager["Workloads"]):
             self._node = relaymesh_ws.start(place)
         return self._node
 
-    @staticmethod
-    def _on_loop(opened: Callable[[], AsyncMesh], work: Callable[[AsyncMesh], Awaitable[Slice]]) -> Slice:
-        async def run() -> Slice:
-            async with opened() as mesh:
-                return await work(mesh)
-
-        done: Slice = run_on_loop(run())
-        return done
+    def _on_loop(
+        self, opened: AsyncMesh, work: Callable[[AsyncMesh], Coroutine[Any, Any, Slice]]
+    ) -> Callable[[], Slice]:
+        """Enter the mesh on a loop that is kept as long as it."""
+        runner = self._open.enter_context(loop_runner())
+        mesh = runner.run(opened.__aenter__())
+        self._open.callback(lambda: runner.run(opened.__aexit__(None, None, None)))
+        return lambda: runner.run(work(mesh))
 
 
 def _traffic(
     batch: int, seconds: float, senders: dict[int, int], receivers: dict[int, int]
-) -> Callable[[AsyncMesh], Awaitable[Slice]]:
+) -> Callable[[AsyncMesh], Coroutine[Any, Any, Slice]]:
     if batch == 1:
         return partial(_singles, seconds=seconds)
-    traffic = Traffic(batch, seconds, senders[batch], receivers[batch], content("json", SIZE))
-    return partial(_batches, traffic=traffic)
+    message = content("json", SIZE)
+    return lambda mesh: _batches(mesh, Traffic(batch, seconds, senders[batch], receivers[batch], message))
 
 
 async def _batches(mesh: AsyncMesh, traffic: Traffic) -> Slice:

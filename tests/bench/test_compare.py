@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from bench.compare.__main__ import BELOW, USAGE, one_round
-from bench.compare.ratios import Round, Slice, Verdict, coverage, interval, interval_coverage
+from bench.compare.__main__ import BELOW, USAGE, one_block
+from bench.compare.ratios import Block, Slice, Verdict, coverage, interval, interval_coverage
 from bench.compare.rows import QUICK, Row, chosen, rows
 from bench.compare.worker import Worker
 
@@ -53,8 +53,8 @@ def compared(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def rounds_of(*pairs: tuple[float, float], rate: tuple[float, ...] = ()) -> list[Round]:
-    """Rounds with the processor seconds of both revisions; `rate` are the second one's wall seconds."""
+def blocks_of(*pairs: tuple[float, float], rate: tuple[float, ...] = ()) -> list[Block]:
+    """Blocks with the processor seconds of both revisions; `rate` are the second one's wall seconds."""
     walls = rate or (1.0,) * len(pairs)
     return [
         (Slice(amount=100, wall_s=1.0, cpu_s=before), Slice(amount=100, wall_s=wall, cpu_s=after))
@@ -73,7 +73,7 @@ def test_a_revision_is_as_fast_as_itself() -> None:
     for row in found["rows"]:
         assert not row["below"]
         for measure in ("rate", "cpu"):
-            assert len(row[measure]["rounds"]) == found["rounds"] == 3
+            assert len(row[measure]["blocks"]) == found["rounds"] == 3
             assert row[measure]["low"] <= row[measure]["ratio"] <= row[measure]["high"]
 
 
@@ -106,7 +106,7 @@ def test_a_name_that_is_no_revision_and_a_row_that_is_none_are_refused() -> None
     assert compared(".", "--rows", "no-such-row").returncode == USAGE
 
 
-# -- rounds
+# -- blocks
 
 
 class Drifting:
@@ -125,11 +125,11 @@ class Drifting:
 def test_a_machine_that_gets_slower_does_so_for_both(turn: int) -> None:
     slices: list[int] = []
     workers = cast("tuple[Worker, Worker]", (Drifting(slices, 1.0), Drifting(slices, 2.0)))
-    before, after = one_round(Row(key="row", work="work"), turn, workers)
+    before, after = one_block(Row(key="row", work="work"), turn, workers)
     assert after.cost("cpu") / before.cost("cpu") == 2
 
 
-def test_the_order_is_swapped_from_round_to_round() -> None:
+def test_the_order_is_swapped_from_block_to_block() -> None:
     row = Row(key="row", work="work")
     assert [row.turns_in(turn) for turn in range(3)] == ["ABBA", "BAAB", "ABBA"]
 
@@ -137,18 +137,18 @@ def test_the_order_is_swapped_from_round_to_round() -> None:
 # -- verdicts
 
 
-def test_the_median_decides_and_not_a_single_bad_round() -> None:
+def test_the_median_decides_and_not_a_single_bad_block() -> None:
     row = Row(key="row", work="work")
-    one_bad = Verdict.of(row, rounds_of((1, 1), (1, 2), (1, 1)), floor=0.97)
-    two_bad = Verdict.of(row, rounds_of((1, 1.1), (1, 2), (1, 1)), floor=0.97)
+    one_bad = Verdict.of(row, blocks_of((1, 1), (1, 2), (1, 1)), floor=0.97)
+    two_bad = Verdict.of(row, blocks_of((1, 1.1), (1, 2), (1, 1)), floor=0.97)
     assert (one_bad.below, two_bad.below) == (False, True)
 
 
 def test_a_rate_fails_a_row_only_if_noise_does_not_explain_it() -> None:
     row = Row(key="row", work="work")
     same = ((1.0, 1.0),) * 3
-    noisy = Verdict.of(row, rounds_of(*same, rate=(1.5, 1.5, 0.9)), floor=0.97)
-    slow = Verdict.of(row, rounds_of(*same, rate=(1.5, 1.5, 1.1)), floor=0.97)
+    noisy = Verdict.of(row, blocks_of(*same, rate=(1.5, 1.5, 0.9)), floor=0.97)
+    slow = Verdict.of(row, blocks_of(*same, rate=(1.5, 1.5, 1.1)), floor=0.97)
     assert (noisy.below, noisy.doubtful) == (False, True)
     assert slow.below
 
