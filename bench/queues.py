@@ -41,7 +41,7 @@ class Huey:
     durable = True
 
     def __init__(self, place: Path, size: int) -> None:
-        from huey import SqliteHuey  # type: ignore[import-untyped]
+        from huey import SqliteHuey
 
         self._huey = SqliteHuey(filename=str(place / "huey.db"), fsync=True)
         self._storage = self._huey.storage
@@ -150,7 +150,7 @@ class LiteQueue:
     level = "FULL"
 
     def __init__(self, place: Path, size: int) -> None:
-        from litequeue import LiteQueue as Queue  # type: ignore[import-untyped]
+        from litequeue import LiteQueue as Queue
 
         self._queue = Queue(str(place / f"litequeue-{self.level}.db"))
         self._queue.conn.execute(f"PRAGMA synchronous = {self.level}")

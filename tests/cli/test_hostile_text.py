@@ -68,6 +68,7 @@ ELSEWHERE = {
     "pipeline status": "needs Spark; prints through Output",
     "report build": "needs Spark; prints through Output",
     "report open": "prints a path",
+    "journal set-aside": "needs a record that cannot be read; prints through Output",
     "report advice": "needs Spark; prints through Output",
     "report sql": "needs Spark; prints through Output",
     "report tables": "needs Spark; prints through Output",
