@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,9 @@ def test_a_run_its_status_and_a_failed_check_from_the_command_line(
     [lag] = status["lags"]
     assert (lag["not_in_bronze"], lag["not_published"], lag["seconds"]) == (0, 0, 0.0)
     assert [run["status"] for run in status["runs"]] == ["published"]
+
+    open_to_others = [path for path in data.rglob("*") if path.lstat().st_mode & 0o077]
+    assert os.name == "nt" or open_to_others == []
 
     monkeypatch.setattr(catalog, "TABLES", tiny_catalog(violations))
     failed = pipeline("backfill", "--from", "2026-03-01", "--to", "2026-03-01")
