@@ -54,7 +54,7 @@ NEW = ".new"
 
 _OWN = re.compile(
     r"(?:set-aside-[0-9T]{15}/)?(?:"
-    r"(?:lock|epoch|mark|mirror|incomplete)(?:\.new)?"
+    r"(?:lock|epoch|mark|mirror|incomplete|aside\.jsonl)(?:\.new)?"
     r"|journal|archive|checkpoints|consumers"
     r"|(?:journal|archive)/[0-9]{12}-[0-9]{20}\.rmj(?:\.new)?"
     r"|journal/room\.new"
