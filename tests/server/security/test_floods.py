@@ -40,8 +40,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         write_seconds=1.0,
         write_buffer_bytes_max=262_144,
         connections_max=CONNECTIONS,
-        write_rate=5.0,
-        write_burst=20.0,
+        write_rate=500.0,
+        write_burst=1_500.0,
     ) as running:
         yield running
 
@@ -211,7 +211,8 @@ def test_pings_whose_pongs_nobody_reads_are_cut_off(server: Serving) -> None:
 
 def test_more_connections_than_allowed_are_told_so_and_closed(server: Serving) -> None:
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(opened(server, "admin")) for _ in range(CONNECTIONS)]
+        held = [stack.enter_context(opened(server, "admin")) for _ in range(CONNECTIONS // 2)]
+        held += [stack.enter_context(opened(server, "rw")) for _ in range(CONNECTIONS // 2)]
         refused = say(server, request(server, "GET", "/healthz", token=None))
         assert refused.status == 503
         assert b"retry-after" in refused.head
@@ -224,11 +225,34 @@ def test_more_connections_than_allowed_are_told_so_and_closed(server: Serving) -
             time.sleep(0.02)
 
 
+def test_connections_without_a_token_make_room_for_those_with_one(server: Serving) -> None:
+    with contextlib.ExitStack() as stack:
+        known = stack.enter_context(opened(server, "admin"))
+        half_open = [stack.enter_context(server.connect()) for _ in range(3 * CONNECTIONS)]
+        for connection in half_open:
+            with contextlib.suppress(OSError):
+                connection.sendall(b"GET /v1/stats HTTP/1.1\r\nHost:")
+        for _ in range(5):
+            assert say(server, request(server)).status == 200
+        known.sendall(frame(9, b"still here"))
+        assert known.recv(2) == bytes([0x8A, 10])
+
+
+def test_one_credential_never_has_all_connections(server: Serving) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(CONNECTIONS // 2):
+            stack.enter_context(opened(server, "planner"))
+        refused = say(server, upgrade(server, token="planner"))
+        assert refused.status == 503
+        assert refused.body["code"] == "TOO_MANY_CONNECTIONS"
+        assert say(server, request(server)).status == 200
+
+
 def test_writes_beyond_the_rate_are_answered_429_and_others_go_on(server: Serving) -> None:
     with server.client("planner") as planner, server.client("rw") as other:
         statuses = []
         for _ in range(60):
-            answer = planner.post("/v1/messages", json={"to": "nobody", "content": 1})
+            answer = planner.post("/v1/messages", json={"to": "nobody", "content": "x" * 1_000_000})
             statuses.append(answer.status_code)
             if answer.status_code == 429:
                 assert int(answer.headers["retry-after"]) >= 1

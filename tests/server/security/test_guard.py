@@ -88,6 +88,10 @@ class House:
         }
         return scope | dict(more.get("extra", {}))
 
+    async def post(self, text: str, size: int = 1_000) -> Heard:
+        headers = {"authorization": f"Bearer {text}"}
+        return await self.ask("POST", "/v1/messages", body=[b"x" * size], headers=headers)
+
     async def ask(self, *words: str, body: list[bytes] | None = None, **more: Any) -> Heard:
         parts = list(body or [b""])
 
@@ -216,29 +220,81 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(house: House) -> None:
     assert house.guard._bodies.held == 0
 
 
-def test_the_bodies_of_all_requests_together_are_bounded(tmp_path: Path) -> None:
-    holding = asyncio.Event()
-    go_on = asyncio.Event()
+class Holding:
+    """An application that holds its requests until it is told to go on."""
 
-    async def slow(scope: Any, receive: Any, send: Any) -> None:
-        holding.set()
-        await go_on.wait()
+    def __init__(self) -> None:
+        self.count = 0
+        self.go_on = asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.count += 1
+        await self.go_on.wait()
         await echo(scope, receive, send)
 
-    house = House(tmp_path, slow, bodies_bytes_max=1_500)
+    async def holds(self, count: int) -> None:
+        async with asyncio.timeout(30):
+            while self.count < count:
+                await asyncio.sleep(0)
+
+
+def test_the_bodies_of_all_requests_together_are_bounded(tmp_path: Path) -> None:
+    holding = Holding()
+    house = House(tmp_path, holding, bodies_bytes_max=4_000)
 
     async def story() -> Heard:
-        first = asyncio.create_task(house.ask("POST", "/v1/messages", body=[b"x" * 1_000]))
-        await holding.wait()
-        second = await house.ask("POST", "/v1/messages", body=[b"x" * 1_000])
-        go_on.set()
-        assert (await first).status == 202
-        assert (await house.ask("POST", "/v1/messages", body=[b"x" * 1_000])).status == 202
-        return second
+        others = [house.file.create(["write"])[1] for _ in range(4)]
+        held = []
+        for number, text in enumerate(others):
+            held.append(asyncio.create_task(house.post(text)))
+            await holding.holds(number + 1)
+        refused = await house.post(house.text)
+        holding.go_on.set()
+        assert [(await each).status for each in held] == [202] * 4
+        assert (await house.post(house.text)).status == 202
+        return refused
 
     heard = run(story())
     assert (heard.status, heard.json["code"]) == (503, "TOO_MANY_BODIES")
     assert house.guard._bodies.held == 0
+
+
+def test_the_bodies_of_one_credential_stop_that_credential_alone(tmp_path: Path) -> None:
+    holding = Holding()
+    house = House(tmp_path, holding, bodies_bytes_max=4_000)
+
+    async def story() -> Heard:
+        other = house.file.create(["write"])[1]
+        held = [asyncio.create_task(house.post(house.text))]
+        await holding.holds(1)
+        refused = await house.post(house.text)
+        held.append(asyncio.create_task(house.post(other)))
+        await holding.holds(2)
+        holding.go_on.set()
+        assert [(await each).status for each in held] == [202, 202]
+        assert (await house.post(house.text)).status == 202
+        return refused
+
+    heard = run(story())
+    assert (heard.status, heard.json["code"], heard.headers["retry-after"]) == (429, "RATE_LIMITED", "1")
+
+
+def test_no_body_is_taken_from_a_credential_that_may_only_read(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    reader = house.file.create(["read"])[1]
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"x" * 100_000, "more_body": True}
+
+    async def story() -> Heard:
+        heard = Heard()
+        scope = house.scope("POST", "/v1/messages", headers={"authorization": f"Bearer {reader}"})
+        await house.guard(scope, receive, heard.send)
+        return heard
+
+    heard = run(story())
+    assert (heard.status, heard.json["code"]) == (403, "UNAUTHORIZED")
+    assert [(event.event, event.status) for event in house.audit.events][1:] == [("auth.refused", 403)]
 
 
 def test_a_client_that_goes_away_half_way_is_not_answered(house: House) -> None:
@@ -524,3 +580,42 @@ def test_frames_beyond_the_rate_wait_and_are_not_lost(tmp_path: Path) -> None:
     wire = asyncio.run(story())
     assert [message.get("text") for message in wire.sent].count("heard") == 5
     assert house.served.counts.write_rate_limited >= 4
+
+
+def test_a_message_is_charged_by_its_bytes(tmp_path: Path) -> None:
+    house = House(tmp_path, listening, write_rate=200.0, write_burst=1.0)
+
+    async def story() -> float:
+        wire = Wire()
+        wire.incoming.put_nowait({"type": "websocket.receive", "bytes": b"x" * 40 * 16_384})
+        wire.incoming.put_nowait({"type": "websocket.receive", "bytes": b"x"})
+        wire.incoming.put_nowait({"type": "websocket.disconnect", "code": 1000})
+        began = asyncio.get_running_loop().time()
+        await house.guard(handshake(house), wire.incoming.get, wire.send)
+        return asyncio.get_running_loop().time() - began
+
+    assert asyncio.run(story()) >= 40 / 200.0
+
+
+def test_a_body_is_charged_by_its_bytes_with_a_length_and_without(tmp_path: Path) -> None:
+    house = House(tmp_path, body_bytes_max=10_000_000, write_rate=1.0, write_burst=100.0)
+
+    async def story(headers: dict[str, str | None]) -> Heard:
+        body = [b"x" * 1_000_000] * 2
+        assert (await house.ask("POST", "/v1/messages", body=body, headers=headers)).status == 202
+        return await house.ask("POST", "/v1/messages", body=[b""])
+
+    assert int(run(story({"content-length": "2000000"})).headers["retry-after"]) >= 20
+    house = House(tmp_path, body_bytes_max=10_000_000, write_rate=1.0, write_burst=100.0)
+    assert int(run(story({})).headers["retry-after"]) >= 20
+
+
+def test_a_low_rate_lets_few_through_at_once(tmp_path: Path) -> None:
+    house = House(tmp_path, write_rate=5.0)
+
+    async def story() -> list[int]:
+        return [(await house.ask("POST", "/v1/messages", body=[b""])).status for _ in range(40)]
+
+    statuses = asyncio.run(story())
+    assert statuses.count(202) in (10, 11)
+    assert statuses.count(429) >= 29

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from relaymesh.errors import InvalidSettings
+from relaymesh.server.security.accounts import ACCOUNTS_MAX, Account, Accounts
 from relaymesh.server.security.hosts import Hosts, is_loopback, own_names
 from relaymesh.server.security.limits import DESCRIPTORS_RESERVED, SecuritySettings
 from relaymesh.server.security.proxies import Proxies
-from relaymesh.server.security.rates import CREDENTIALS_MAX, WriteRates
 from relaymesh.server.security.tls import check_exposure, tls_context
 from relaymesh.server.settings import ServerSettings
 
@@ -101,28 +101,54 @@ def test_connections_leave_descriptors_for_the_journal(monkeypatch: pytest.Monke
     assert SecuritySettings(connections_max=10).connections_allowed() == 10
 
 
+def account(rate: float, burst: float, now: float = 0.0) -> Account:
+    return Account("a", SecuritySettings(write_rate=rate, write_burst=burst), now)
+
+
 def test_a_rate_refills_and_says_when_to_come_back() -> None:
-    rates = WriteRates(rate=2.0, burst=3.0)
-    assert [rates.take("a", 0.0) for _ in range(3)] == [0.0, 0.0, 0.0]
-    assert rates.take("a", 0.0) == 0.5
-    assert rates.take("a", 0.4) == pytest.approx(0.1)
-    assert rates.take("a", 0.5) == 0.0
-    assert rates.take("b", 0.5) == 0.0
-    assert [rates.take("a", 100.0) for _ in range(4)].count(0.0) == 3
+    one = account(rate=2.0, burst=3.0)
+    assert [one.take(0.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert one.take(0.0) == 0.5
+    assert one.take(0.4) == pytest.approx(0.1)
+    assert one.take(0.5) == 0.0
+    assert [one.take(100.0) for _ in range(4)].count(0.0) == 3
+
+
+def test_a_large_write_passes_once_and_is_paid_for_by_those_behind_it() -> None:
+    one = account(rate=2.0, burst=3.0)
+    assert one.take(0.0, cost=103.0) == 0.0
+    assert one.take(0.0) == 50.5
+    one.owe(2.0)
+    assert one.take(0.0) == 51.5
+    assert one.take(51.5) == 0.0
 
 
 def test_a_clock_that_goes_back_gives_nothing_away() -> None:
-    rates = WriteRates(rate=1.0, burst=1.0)
-    assert rates.take("a", 10.0) == 0.0
-    assert rates.take("a", 5.0) > 0
+    one = account(rate=1.0, burst=1.0, now=10.0)
+    assert one.take(10.0) == 0.0
+    assert one.take(5.0) > 0
 
 
-def test_no_rate_is_no_limit_and_credentials_do_not_pile_up() -> None:
-    assert all(WriteRates(0, 1).take("a", 0.0) == 0.0 for _ in range(100))
-    rates = WriteRates(1.0, 1.0)
-    for number in range(CREDENTIALS_MAX + 10):
-        rates.take(str(number), 0.0)
-    assert len(rates._buckets) == CREDENTIALS_MAX
+def test_a_burst_is_two_seconds_of_the_rate_unless_it_is_set() -> None:
+    assert SecuritySettings().burst == 10_000
+    assert SecuritySettings(write_rate=5.0).burst == 10
+    assert SecuritySettings(write_rate=0.1).burst == 1
+    assert SecuritySettings(write_rate=5.0, write_burst=50.0).burst == 50
+
+
+def test_no_rate_is_no_limit() -> None:
+    one = account(0, 1)
+    assert all(one.take(0.0) == 0.0 for _ in range(100))
+
+
+def test_accounts_do_not_pile_up_and_none_in_use_is_forgotten() -> None:
+    accounts = Accounts(SecuritySettings())
+    used = accounts.of("used", 0.0)
+    used.connections = 1
+    for number in range(ACCOUNTS_MAX + 10):
+        accounts.of(str(number), 0.0)
+    assert len(accounts._accounts) == ACCOUNTS_MAX
+    assert accounts.of("used", 0.0) is used
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])

@@ -14,6 +14,9 @@ from relaymesh.server.security.refusals import MALFORMED, TOKEN_IN_URL, Refused
 
 Scope = MutableMapping[str, Any]
 
+CONNECTION_KEY = "relaymesh.connection"
+"""Where a scope names the protocol of its socket. A test that calls the guard by itself has none."""
+
 _SINGLE = {
     b"host": "host",
     b"origin": "origin",

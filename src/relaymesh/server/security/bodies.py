@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.limits import SecuritySettings
 from relaymesh.server.security.refusals import (
     BODIES_TOO_MANY,
     BODY_TOO_LARGE,
     MALFORMED,
+    TOO_MUCH_UNDER_WAY,
     Refused,
 )
 
@@ -36,38 +38,46 @@ class Bodies:
         self._body_bytes_max = body_bytes_max
         self.held = 0
 
-    async def read(self, receive: Receive, content_length: str | None) -> bytes:
-        """The whole body. Whoever calls gives its length back to `release` in the end."""
-        self._check_length(content_length)
+    async def read(self, receive: Receive, account: Account) -> bytes:
+        """The whole body. The caller gives its length back to `release` in the end."""
         parts: list[bytes] = []
         size = 0
         try:
             while True:
                 part, more = await _next(receive)
                 size += len(part)
-                self.held += len(part)
-                self._check_room(size)
+                self.take(len(part), account)
+                self._check_room(size, account)
                 if not more:
                     return b"".join((*parts, part)) if parts else part
                 parts.append(part)
         except BaseException:
-            self.held -= size
+            self.release(size, account)
             raise
 
-    def release(self, size: int) -> None:
-        self.held -= size
+    def take(self, size: int, account: Account) -> None:
+        self.held += size
+        account.incoming += size
 
-    def _check_length(self, content_length: str | None) -> None:
+    def release(self, size: int, account: Account) -> None:
+        self.held -= size
+        account.incoming -= size
+
+    def length(self, content_length: str | None) -> int:
+        """The length that the head names; 0 for none. Raises for one that is too large or no number."""
         if content_length is None:
-            return
+            return 0
         if not (content_length.isascii() and content_length.isdecimal()):
             raise Refused(MALFORMED, "the length of the body is no number")
         if len(content_length) > 15 or int(content_length) > self._body_bytes_max:
             raise Refused(BODY_TOO_LARGE, f"the body is larger than {self._body_bytes_max} bytes")
+        return int(content_length)
 
-    def _check_room(self, size: int) -> None:
+    def _check_room(self, size: int, account: Account) -> None:
         if size > self._body_bytes_max:
             raise Refused(BODY_TOO_LARGE, f"the body is larger than {self._body_bytes_max} bytes")
+        if account.is_over_incoming():
+            raise Refused(TOO_MUCH_UNDER_WAY, retry_after=1.0)
         if self.held > self._settings.bodies_bytes_max:
             raise Refused(BODIES_TOO_MANY)
 

@@ -3,28 +3,39 @@
 uvicorn (0.54, httptools) bounds neither the head of a request, in size or in time, nor how long a
 reader may leave its answer lying. `Connections` counts what is open, and looks at each connection
 once a second, which costs a request nothing. Its `http` and `websocket` go into `uvicorn.Config`.
+When all are open, the oldest without a valid credential makes room for the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio.transports import BaseTransport
+from collections import deque
 from collections.abc import MutableMapping
 from typing import Any, cast
 
+from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
 
 from relaymesh.server.security import refusals
+from relaymesh.server.security.accounts import Account
+from relaymesh.server.security.arrival import CONNECTION_KEY
+from relaymesh.server.security.frame_scan import FrameScan
 from relaymesh.server.security.limits import SecuritySettings
 from relaymesh.server.security.refusals import Refusal
 from relaymesh.server.security.writing import Outgoing, answer_now
 
 LOOK_SECONDS = 1.0
+SWITCHING_PROTOCOLS = 101
 TURNED_AWAY_MAX = 16
 """Connections beyond the limit that are told so; those beyond these are closed without a word."""
 PIPELINE_MAX = 32
 """Requests of one connection that wait for the answers before theirs. uvicorn reads on with every answer."""
+
+FRAMES_A_TURN = 256
+"""WebSocket frames of one connection that are read without a pause: one or two milliseconds' worth."""
 
 
 class Connections:
@@ -33,7 +44,11 @@ class Connections:
     def __init__(self, settings: SecuritySettings) -> None:
         self.settings = settings
         self.allowed = settings.connections_allowed()
+        self.allowed_each = max(1, self.allowed // 2)
+        """Of one credential."""
         self._open: set[GuardedHttp | GuardedWebSocket] = set()
+        self._unknown: dict[GuardedHttp | GuardedWebSocket, None] = {}
+        """Those that have shown no valid credential, the oldest first."""
         self._look: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -49,11 +64,41 @@ class Connections:
 
     def add(self, connection: GuardedHttp | GuardedWebSocket, loop: asyncio.AbstractEventLoop) -> None:
         self._open.add(connection)
+        self._unknown[connection] = None
         if self._look is None:
             self._look = loop.call_later(LOOK_SECONDS, self._look_at_all, loop)
 
     def discard(self, connection: GuardedHttp | GuardedWebSocket) -> None:
+        if connection not in self._open:
+            return
         self._open.discard(connection)
+        self._unknown.pop(connection, None)
+        if connection.account is not None:
+            connection.account.connections -= 1
+            connection.account = None
+
+    def make_room(self) -> bool:
+        """Close the oldest connection without a credential if all are open. Whether one more may be."""
+        if len(self._open) < self.allowed:
+            return True
+        oldest = next(iter(self._unknown), None)
+        if oldest is None:
+            return False
+        self.discard(oldest)
+        oldest.transport.abort()
+        return True
+
+    def belongs(self, connection: GuardedHttp | GuardedWebSocket, account: Account) -> bool:
+        """Count the connection for this credential. Whether it may have one more."""
+        if account.connections >= self.allowed_each:
+            return False
+        if connection in self._open:
+            self._unknown.pop(connection, None)
+            if connection.account is not None:
+                connection.account.connections -= 1
+            connection.account = account
+            account.connections += 1
+        return True
 
     def _look_at_all(self, loop: asyncio.AbstractEventLoop) -> None:
         self._look = loop.call_later(LOOK_SECONDS, self._look_at_all, loop) if self._open else None
@@ -78,15 +123,17 @@ class GuardedHttp(HttpToolsProtocol):
         self._headers_seen = 0
         self._refusal: Refusal = refusals.MALFORMED
         self._outgoing: Outgoing
+        self.account: Account | None = None
+        """Of the credential that was shown here last."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._outgoing = Outgoing(transport, self._settings)
         self._head_since = self.loop.time()
-        beyond = len(self._connections) - self._connections.allowed
+        free = self._connections.make_room()
         self._connections.add(self, self.loop)
-        if beyond >= 0:
-            if beyond >= TURNED_AWAY_MAX:
+        if not free:
+            if len(self._connections) > self._connections.allowed + TURNED_AWAY_MAX:
                 transport.abort()
             else:
                 self.app = _turned_away
@@ -94,6 +141,10 @@ class GuardedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
         super().connection_lost(exc)
+
+    def belongs_to(self, account: Account) -> bool:
+        """Whether the credential of this account may have this connection."""
+        return self._connections.belongs(self, account)
 
     def data_received(self, data: bytes) -> None:
         if self._in_head and self._head_since is None:
@@ -106,6 +157,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[CONNECTION_KEY] = self  # type: ignore[typeddict-unknown-key]
         self._head_bytes = self._headers_seen = 0
 
     def on_url(self, url: bytes) -> None:
@@ -201,7 +253,11 @@ class GuardedHttp(HttpToolsProtocol):
 
 
 class GuardedWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket protocol with bounded fragments and readers that must read."""
+    """uvicorn's WebSocket protocol with bounded fragments, frames that are charged, readers that must read.
+
+    Not read while: messages wait for the application; the credential is over its rate; or frames that came
+    wait for their turn.
+    """
 
     def __init__(self, connections: Connections, **given: Any) -> None:
         super().__init__(**given)
@@ -209,6 +265,14 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         self._settings = connections.settings
         self._fragments_since: float | None = None
         self._outgoing: Outgoing
+        self._scan = FrameScan()
+        self._rest = b""
+        """Frames that came and wait for their turn."""
+        self._turn: asyncio.Handle | None = None
+        self._sizes: deque[int] = deque()
+        """Of the messages that wait for the application."""
+        self._held = 0
+        self.account: Account | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
@@ -216,19 +280,124 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         self._connections.add(self, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+        self._rest = b""
+        self._count(0)
         self._connections.discard(self)
         super().connection_lost(exc)
 
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if self.response.status_code == SWITCHING_PROTOCOLS:
+            self.scope[CONNECTION_KEY] = self  # type: ignore[typeddict-unknown-key]
+
+    def belongs_to(self, account: Account) -> bool:
+        """Whether the credential of this account may have this connection."""
+        return self._connections.belongs(self, account)
+
+    # -- reading
+
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        if not self.handshake_initiated:
+            super().data_received(data)
+            return
+        if self._rest or self._turn is not None:
+            self._rest += data
+        else:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        """Read frames, as many as may be read in one turn."""
+        end = self._scan.cut(data, FRAMES_A_TURN)
+        self._rest = data[end:]
+        super().data_received(data if not self._rest else data[:end])
+        if self.transport.is_closing():
+            self._rest = b""
+        else:
+            self._check()
+            self._wait_if_needed()
+
+    def _check(self) -> None:
+        self._count(sum(self._sizes) + len(self.conn.reader.buffer) + sum(map(len, self.frames)))
         if len(self.frames) > self._settings.fragments_max:
             self._fail(1008, "too many fragments")
+        elif self.account is not None and self._held and self.account.is_over_incoming():
+            self._fail(1013, "too much of this credential is under way")
         elif self._outgoing.is_too_much():  # pongs are written whether or not anybody reads
             self.transport.abort()
         elif not self.frames:
             self._fragments_since = None
         elif self._fragments_since is None:
             self._fragments_since = self.loop.time()
+
+    def _count(self, held: int) -> None:
+        """Count what has come and was not taken, for the credential."""
+        if self.account is not None:
+            self.account.incoming += held - self._held
+            self._held = held
+
+    def _wait_if_needed(self) -> None:
+        """Charge what was read. Go on in the next turn, or when the rate allows."""
+        control = self._scan.charged()
+        if control and self.account is not None:
+            self.account.owe(control)
+            wait = self.account.take(self.loop.time(), 0.0)
+            if wait:
+                self._pause()
+                self._turn = self.loop.call_later(wait, self._go_on)
+                return
+        if self._rest:
+            self._pause()
+            if self.queue.empty():
+                self._turn = self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._turn = None
+        if self.account is not None and (wait := self.account.take(self.loop.time(), 0.0)):
+            self._turn = self.loop.call_later(wait, self._go_on)
+            return
+        if self._rest:
+            self._take(self._rest)
+        if not self._rest and self._turn is None and self.read_paused and self.queue.empty():
+            self.read_paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    def _pause(self) -> None:
+        if not self.read_paused and not self.transport.is_closing():
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def send_receive_event_to_app(self) -> None:
+        if not self.close_sent:
+            self._sizes.append(sum(map(len, self.frames)))
+        super().send_receive_event_to_app()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        message = await self.queue.get()
+        if self.queue.empty() and self._turn is None:
+            self._go_on()
+        return message
+
+    def taken(self) -> None:
+        """The application works on the message that it took last."""
+        if self._sizes:
+            self._count(max(0, self._held - self._sizes.popleft()))
+
+    def keepalive_timeout(self) -> None:
+        """A pong that we did not read is no sign that the client is gone."""
+        if self.read_paused:
+            self.pong_timer = self.pending_ping_payload = None
+            self.schedule_ping()
+        else:
+            super().keepalive_timeout()
+
+    async def drained(self) -> None:
+        """Come back when the client has read enough of what was written."""
+        await self.writable.wait()
+
+    # -- watched
 
     def resume_writing(self) -> None:
         self._outgoing.moved()
@@ -247,7 +416,7 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         self.transport.abort()
 
     def _fail(self, code: int, reason: str) -> None:
-        self.frames = []
+        self.frames, self._rest = [], b""
         self.conn.fail(code, reason)
         self.handle_parser_exception()
 

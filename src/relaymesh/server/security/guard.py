@@ -1,9 +1,9 @@
 """Outermost: every request and every WebSocket passes here before anything else looks at it.
 
-The order is: Host, Origin, URL, credential, write rate, body; the connection limit and the limits of
+The order is: Host, Origin, URL, credential, its connections, scope, write rate, body; the connection limit and the limits of
 the head lie before it, in `connections`. What is refused is answered here and the application never
 hears of it. What passes carries its `Principal` (`principal_of`) and its `Trail` (`trail_of`) in the
-scope, its body is whole and within bounds, and if it writes, it is audited with the status it got.
+scope, with its `Account` (`account_of`); its body is whole and within bounds, and if it writes, it is audited with the status it got.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 
 from relaymesh.errors import Unauthorized
 from relaymesh.server.security import compat, refusals
-from relaymesh.server.security.arrival import Arrival, Scope, arrival_of, check_url
+from relaymesh.server.security.accounts import ACCOUNT_KEY, Account, Accounts
+from relaymesh.server.security.arrival import CONNECTION_KEY, Arrival, Scope, arrival_of, check_url
 from relaymesh.server.security.audit import AuditEvent, AuditLog
 from relaymesh.server.security.bodies import Bodies, Gone, drain, replayed
 from relaymesh.server.security.hosts import Hosts, own_names
 from relaymesh.server.security.principal import STATE_KEY, Principal
 from relaymesh.server.security.proxies import Proxies
-from relaymesh.server.security.rates import WriteRates
+from relaymesh.server.security.rates import BYTES_A_WRITE
 from relaymesh.server.security.refusals import Refused, problem_body
 from relaymesh.server.security.response import Answered, secured
 from relaymesh.server.security.sockets import Sockets
@@ -61,7 +62,7 @@ class Guard:
         self._settings = settings
         self._hosts = Hosts((*settings.allow_hosts, *own_names(served.settings.host)))
         self._proxies = Proxies(settings.proxies)
-        self._rates = WriteRates(settings.write_rate, settings.write_burst)
+        self._accounts = Accounts(settings)
         self._bodies = Bodies(settings, served.settings.body_bytes_max)
         self._refusals = RefusalLog()
         self._sockets = Sockets(served.tokens)
@@ -88,8 +89,9 @@ class Guard:
             elif arrival.method in READS:
                 await self._app(scope, receive, answered)
             else:
-                self._take_write(scope)
-                await self._write(scope, arrival, receive, answered, "web.write")
+                self._check_scope(scope)
+                cost = self._take_write(scope, self._bodies.length(arrival.content_length))
+                await self._write(scope, receive, answered, cost)
         except Refused as refused:
             await self._refuse(scope, refused, receive, answered)
         except Gone:
@@ -101,11 +103,12 @@ class Guard:
             else:
                 raise
 
-    async def _write(
-        self, scope: Scope, arrival: Arrival, receive: Receive, answered: Answered, event: str
-    ) -> None:
-        body = await self._bodies.read(receive, arrival.content_length)
-        await self._audited(scope, replayed(body, receive), answered, event, len(body))
+    async def _write(self, scope: Scope, receive: Receive, answered: Answered, cost: float) -> None:
+        account: Account = scope[ACCOUNT_KEY]
+        body = await self._bodies.read(receive, account)
+        if len(body) > cost * BYTES_A_WRITE:
+            account.owe(len(body) / BYTES_A_WRITE - cost)  # it came without a length
+        await self._audited(scope, replayed(body, receive), answered, "web.write", len(body))
 
     async def _audited(
         self, scope: Scope, receive: Receive, answered: Answered, event: str, size: int
@@ -114,7 +117,7 @@ class Guard:
         try:
             await self._app(scope, receive, answered)
         finally:
-            self._bodies.release(size)
+            self._bodies.release(size, scope[ACCOUNT_KEY])
             trail.write(
                 event,
                 answered.status,
@@ -124,11 +127,12 @@ class Guard:
 
     async def _compat(self, scope: Scope, arrival: Arrival, receive: Receive, answered: Answered) -> None:
         post, body = compat.translated(scope, arrival, enabled=self._settings.get_compat)
-        self._take_write(scope)
+        self._check_scope(scope)
+        self._take_write(scope, len(body))
         self._served.counts.write_get_compat += 1
         answered.extra.append(compat.DEPRECATION)
         answered.extra.append((b"link", f'<{post["path"]}>; rel="successor-version"'.encode()))
-        self._bodies.held += len(body)
+        self._bodies.take(len(body), scope[ACCOUNT_KEY])
         await self._audited(post, replayed(body, receive), answered, compat.EVENT, len(body))
 
     async def _refuse(self, scope: Scope, refused: Refused, receive: Receive, answered: Answered) -> None:
@@ -153,14 +157,19 @@ class Guard:
         trail: Trail = scope[TRAIL_KEY]
         principal: Principal = scope[STATE_KEY]
         trail.write("ws.opened", 101, route=arrival.path)
+        connection = scope.get(CONNECTION_KEY)
+        taken = _nothing if connection is None else connection.taken
         try:
             with self._sockets.opened(principal.token_id, send) as socket:
-                await self._app(scope, self._paced(receive, principal), socket.send)
+                await self._app(scope, self._paced(receive, scope[ACCOUNT_KEY], taken), socket.send)
         finally:
             trail.write("ws.closed", 0, route=arrival.path)
 
-    def _paced(self, receive: Receive, principal: Principal) -> Receive:
-        """Frames of one credential, no faster than its rate: the socket is not read while it waits."""
+    def _paced(self, receive: Receive, account: Account, taken: Callable[[], None]) -> Receive:
+        """Messages of one credential, no faster than its rate: the socket is not read while it waits.
+
+        `taken` is called for each message that leaves the queue of the socket.
+        """
         loop = asyncio.get_running_loop()
         connect: list[Message] = [{"type": "websocket.connect"}]
 
@@ -169,9 +178,12 @@ class Guard:
                 return connect.pop()
             message = await receive()
             if message["type"] == "websocket.receive":
-                while wait := self._rates.take(principal.token_id, loop.time()):
+                size = len(message.get("bytes") or message.get("text") or b"")
+                cost = max(1.0, size / BYTES_A_WRITE)
+                while wait := account.take(loop.time(), cost):
                     self._served.counts.write_rate_limited += 1
                     await asyncio.sleep(wait)
+                taken()
             return message
 
         return receive_paced
@@ -212,6 +224,16 @@ class Guard:
         principal = self._authenticated(arrival)
         scope[STATE_KEY] = principal
         scope[TRAIL_KEY] = Trail(self._served.audit, arrival, principal)
+        scope[ACCOUNT_KEY] = account = self._accounts.of(
+            principal.token_id, asyncio.get_running_loop().time()
+        )
+        connection = scope.get(CONNECTION_KEY)
+        if (
+            connection is not None
+            and connection.account is not account
+            and not connection.belongs_to(account)
+        ):
+            raise Refused(refusals.TOO_MANY_CONNECTIONS, "this credential has too many", retry_after=1.0)
         return arrival
 
     def _port(self, arrival: Arrival) -> int | None:
@@ -231,12 +253,21 @@ class Guard:
             raise Refused(refusals.UNAUTHORIZED, error.message, challenge) from None
         return principal
 
-    def _take_write(self, scope: Scope) -> None:
+    def _check_scope(self, scope: Scope) -> None:
+        """Nothing that writes is for a credential that may only read: its body is not even taken."""
         principal: Principal = scope[STATE_KEY]
-        wait = self._rates.take(principal.token_id, asyncio.get_running_loop().time())
+        if not principal.allows("agent"):
+            raise Refused(refusals.FORBIDDEN, f"token {principal.token_id} has no scope that may write")
+
+    def _take_write(self, scope: Scope, size: int) -> float:
+        """Charge a request with a body of this size; what it cost."""
+        account: Account = scope[ACCOUNT_KEY]
+        cost = max(1.0, size / BYTES_A_WRITE)
+        wait = account.take(asyncio.get_running_loop().time(), cost)
         if wait > 0:
             self._served.counts.write_rate_limited += 1
             raise Refused(refusals.RATE_LIMITED, retry_after=wait)
+        return cost
 
     def _audit_token(self, event: str, id: str) -> None:
         """Tokens are made and revoked on the command line; the log says when the server heard of it."""
@@ -249,3 +280,7 @@ class Guard:
         if event is not None and isinstance(trail, Trail):
             now = asyncio.get_running_loop().time()
             self._refusals.write(trail, event, refused.refusal.status, refused.detail, now)
+
+
+def _nothing() -> None:
+    """Nobody counts what is queued."""

@@ -1,46 +1,33 @@
-"""How many writes a credential may make: a token bucket each. Pure: `now` is passed in, in seconds."""
+"""How fast writes may come: a token bucket, and what a write costs. Pure: `now` is passed in, in seconds.
+
+One write is one frame or one request, or MESSAGES_A_WRITE messages, or BYTES_A_WRITE bytes, whichever is most.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import msgspec
 
-CREDENTIALS_MAX = 10_000
+MESSAGES_A_WRITE = 25
+BYTES_A_WRITE = 16_384
+
+
+def cost_of(frames: int, messages: int, size: int) -> float:
+    """How many writes these frames cost, with so many messages and bytes in them."""
+    return max(frames, messages / MESSAGES_A_WRITE, size / BYTES_A_WRITE)
 
 
 class Bucket(msgspec.Struct, gc=False):
-    """Fills at `rate` a second up to `burst`; a write takes one."""
+    """Fills at `rate` a second up to `burst`. A large write may empty it beyond 0: the next ones wait longer."""
 
     level: float
     at: float
 
-    def take(self, now: float, rate: float, burst: float) -> float:
-        """Take one and answer 0, or take nothing and answer after how many seconds there will be one."""
-        self.level = min(burst, self.level + max(0.0, now - self.at) * rate)
+    def take(self, now: float, rate: float, burst: float, cost: float = 1.0) -> float:
+        """Take `cost` and return 0 if at least 1 is there. Else take nothing: return the seconds to wait."""
+        level = self.level + max(0.0, now - self.at) * rate
+        self.level = level = min(burst, level)
         self.at = now
-        if self.level >= 1.0:
-            self.level -= 1.0
+        if level >= 1.0:
+            self.level = level - cost
             return 0.0
-        return (1.0 - self.level) / rate
-
-
-class WriteRates:
-    """A bucket for each credential, the longest unused forgotten first: a full one is no loss."""
-
-    def __init__(self, rate: float, burst: float) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
-
-    def take(self, credential: str, now: float) -> float:
-        """Seconds to wait before the next write is taken; 0 when this one was. A rate of 0 is no limit."""
-        if self._rate <= 0:
-            return 0.0
-        bucket = self._buckets.get(credential)
-        if bucket is None:
-            bucket = self._buckets[credential] = Bucket(self._burst, now)
-            if len(self._buckets) > CREDENTIALS_MAX:
-                self._buckets.popitem(last=False)
-        self._buckets.move_to_end(credential)
-        return bucket.take(now, self._rate, self._burst)
+        return (1.0 - level) / rate

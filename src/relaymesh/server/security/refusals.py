@@ -80,6 +80,16 @@ COOKIE_REFUSED = Refusal(
 RATE_LIMITED = Refusal(
     "RATE_LIMITED", 429, "too many writes", "slow down, or send in batches", retryable=True
 )
+TOO_MUCH_UNDER_WAY = Refusal(
+    "RATE_LIMITED",
+    429,
+    "too much of this credential is under way",
+    "wait for the answers before you send more",
+    retryable=True,
+)
+FORBIDDEN = Refusal(
+    "UNAUTHORIZED", 403, "this credential may not write", "use a token with a scope that allows it"
+)
 TOO_MANY_CONNECTIONS = Refusal(
     "TOO_MANY_CONNECTIONS", 503, "no connection is free", "close idle ones, or try again", retryable=True
 )
