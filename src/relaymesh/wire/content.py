@@ -20,7 +20,7 @@ from relaymesh.kernel.envelope import Encoding
 PAYLOAD_BYTES_MAX = 10_485_760
 DEPTH_MAX = 64
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _NO_OPENING = bytes(set(range(256)) - set(b"[{\n"))
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
