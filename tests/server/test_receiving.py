@@ -33,9 +33,9 @@ async def test_an_answer_holds_what_fits_and_the_rest_goes_back_unburned(tmp_pat
     async with serving(tmp_path) as api:
         await api.open("coder")
         for n in range(8):
-            await api.send("coder", str(n) + "x" * 9_999_990)
+            await api.send("coder", str(n) + "x" * 1_249_990)
         first = await api.receive("coder", max=100)
-        assert len(first) == 6  # 60 of 64 MiB
+        assert len(first) == 6  # 7.5 of 8.4 MB
         rest = await api.receive("coder", max=100)
         assert [(each["message"]["content"][0], each["attempt"]) for each in rest] == [("6", 1), ("7", 1)]
 

@@ -30,6 +30,7 @@ def _small_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     if "long" not in request.node.name:
         monkeypatch.setattr(pieces, "PIECE_BYTES", SMALL)
         monkeypatch.setattr(pieces, "WEIGHT_MAX", 0)
+        monkeypatch.setattr(pieces, "SKIP_BYTES", SMALL - 10)
 
 
 def verdict(data: bytes) -> bool:

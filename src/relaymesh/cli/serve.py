@@ -58,6 +58,12 @@ WriteRate = Annotated[
     float,
     typer.Option("--write-rate", metavar="N", min=0, help="Writes a second for each token; 0: no limit."),
 ]
+KeptBytesMax = Annotated[
+    int,
+    typer.Option(
+        "--kept-bytes-max", metavar="BYTES", min=0, help="Mail kept in memory for each sender; 0: no limit."
+    ),
+]
 ConnectionsMax = Annotated[
     int, typer.Option("--connections-max", metavar="N", min=1, help="Connections open at once.")
 ]
@@ -81,6 +87,7 @@ def serve(
     allow_host: AllowHosts = None,
     proxy: Proxies = None,
     write_rate: WriteRate = DEFAULTS.security.write_rate,
+    kept_bytes_max: KeptBytesMax = DEFAULTS.security.kept_bytes_max,
     connections_max: ConnectionsMax = DEFAULTS.security.connections_max,
     body_bytes_max: BodyBytesMax = DEFAULTS.body_bytes_max,
     get_compat: GetCompat = False,
@@ -100,6 +107,7 @@ def serve(
             allow_hosts=tuple(allow_host or ()),
             proxies=tuple(proxy or ()),
             write_rate=write_rate,
+            kept_bytes_max=kept_bytes_max,
             connections_max=connections_max,
             get_compat=get_compat,
         ),

@@ -403,8 +403,14 @@ class HttpSession(RemoteSession):
         return msgspec.convert(answer, MeshStats, from_attributes=True)
 
     async def peek(self, mailbox: str, limit: int) -> list[Entry]:
-        answer = await self._get(_mailbox(mailbox), api.PeekAnswer, limit=max(0, min(limit, 1_000)))
-        return [entry_of(body) for body in answer.entries]
+        bodies: list[api.EntryBody] = []
+        while True:
+            after = bodies[-1].sequence if bodies else 0
+            limit_left = max(0, min(limit, 1_000) - len(bodies))
+            answer = await self._get(_mailbox(mailbox), api.PeekAnswer, limit=limit_left, after=after)
+            bodies += answer.entries
+            if not answer.more:
+                return [entry_of(body) for body in bodies]
 
     async def checkpoint(self) -> int | None:
         return (await self._post("/v1/checkpoint", b"{}", api.CheckpointAnswer)).sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,7 +12,7 @@ from relaymesh.client.discovery import Find
 from relaymesh.client.link import Link
 from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, receipts_from
 from relaymesh.client.settings import RemoteSettings
-from relaymesh.errors import LeaseLost
+from relaymesh.errors import InvalidEnvelope, LeaseLost
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.dead_letters import DeadLetter
@@ -21,7 +21,17 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
 from relaymesh.wire import frames
-from relaymesh.wire.frames import Arguments, Deliveries, Goodbye, NackItem, Nothing, Settle, Welcome, encode
+from relaymesh.wire.frames import (
+    BATCH_MAX,
+    Arguments,
+    Deliveries,
+    Goodbye,
+    NackItem,
+    Nothing,
+    Settle,
+    Welcome,
+    encode,
+)
 from relaymesh.wire.stats import MeshStats
 
 Value = TypeVar("Value")
@@ -71,6 +81,13 @@ class WebSocketSession(RemoteSession):
         result = await self._link.ask(frames.Call(self._link.next_ref(), name, raw), patient=patient)
         return None if answer is None else msgspec.msgpack.decode(result.value, type=answer)
 
+    async def _page(self, name: str, arguments: Arguments, row: type[Value]) -> tuple[list[Value], bool]:
+        """A part of a list, and whether it goes on."""
+        raw = msgspec.Raw(encode(arguments))
+        result = await self._link.ask(frames.Call(self._link.next_ref(), name, raw))
+        rows: list[Value] = msgspec.msgpack.decode(result.value, type=list[row])  # type: ignore[valid-type]
+        return rows, result.more
+
     # -- mailboxes
 
     async def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
@@ -87,6 +104,7 @@ class WebSocketSession(RemoteSession):
     # -- sending
 
     async def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
+        _check_count(sum([len(group) for _, group in groups]))
         frame = frames.Send(self._link.next_ref(), groups, _ms(timeout))  # type: ignore[arg-type]
         answer, repeated = await self._link.ask_again(frame)
         envelopes = [envelope for _, group in groups for envelope in group]
@@ -95,6 +113,7 @@ class WebSocketSession(RemoteSession):
     async def publish(
         self, topic: str, envelopes: Sequence[Envelope], minted: bool, timeout: float | None
     ) -> list[Receipt]:
+        _check_count(len(envelopes))
         frame = frames.Publish(self._link.next_ref(), topic, list(envelopes), _ms(timeout))
         answer, repeated = await self._link.ask_again(frame)
         return receipts_from(envelopes, answer.receipts, first=minted and repeated)
@@ -146,7 +165,8 @@ class WebSocketSession(RemoteSession):
 
     async def release(self, tokens: Sequence[int]) -> None:
         self._held.drop(tokens)
-        await self._link.ask(Settle(self._link.next_ref(), releases=list(tokens)))
+        for some in _batched(tokens):
+            await self._link.ask(Settle(self._link.next_ref(), releases=some))
 
     async def expect(self, mailbox: str, correlation_id: str) -> None:
         await self._call("expect", frames.Correlation(mailbox, correlation_id))
@@ -157,6 +177,9 @@ class WebSocketSession(RemoteSession):
     # -- settling
 
     async def ack(self, tokens: Sequence[int], *, durable: bool = False, drop: bool = False) -> list[int]:
+        if len(tokens) > BATCH_MAX:
+            parts = [await self.ack(some, durable=durable, drop=drop) for some in _batched(tokens)]
+            return [token for part in parts for token in part]
         given = list(tokens)
         frame = Settle(self._link.next_ref(), durable=durable)
         if drop:
@@ -180,6 +203,7 @@ class WebSocketSession(RemoteSession):
 
     async def settle(self, token: int, groups: Groups) -> list[Receipt]:
         given = [(to, list(envelopes)) for to, envelopes in groups]
+        _check_count(sum([len(group) for _, group in given]))
         envelopes = [envelope for _, group in given for envelope in group]
         try:
             answer, repeated = await self._link.ask_again(frames.Reply(self._link.next_ref(), token, given))
@@ -194,8 +218,9 @@ class WebSocketSession(RemoteSession):
         return receipts_from(envelopes, answer.receipts, first=repeated)
 
     async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
-        answer = await self._link.ask(Settle(self._link.next_ref(), extends=list(extends)))
-        deadlines: list[int | None] = answer.deadlines
+        deadlines: list[int | None] = []
+        for some in _batched(extends):
+            deadlines += (await self._link.ask(Settle(self._link.next_ref(), extends=some))).deadlines
         gone = [token for (token, _), deadline in zip(extends, deadlines, strict=True) if deadline is None]
         self._held.drop(gone)
         return deadlines
@@ -207,24 +232,32 @@ class WebSocketSession(RemoteSession):
     # -- looking after it
 
     async def dead_letters(self) -> list[DeadLetter]:
-        letters: list[DeadLetter] = await self._call("dead_letters", Nothing(), list[DeadLetter])
+        letters: list[DeadLetter] = []
+        more = True
+        while more:
+            after = (letters[-1].dead_sequence, letters[-1].mailbox) if letters else None
+            some, more = await self._page("dead_letters", frames.LettersPage(after), DeadLetter)
+            letters += some
+        return letters
+
+    async def _letters(self, names: list[tuple[str, int]]) -> list[DeadLetter]:
+        letters: list[DeadLetter] = []
+        while len(letters) < len(names):
+            some, _ = await self._page("letters", frames.Letters(names[len(letters) :]), DeadLetter)
+            letters += some
         return letters
 
     async def redrive(
         self, letters: Sequence[tuple[str, int]], to: str | None, edit: Edit | None
     ) -> list[int | None]:
-        named = list(letters)
-        changed = None
-        if edit is not None:
-            changed = edited(await self._call("letters", frames.Letters(named), list[DeadLetter]), edit)
-        sequences: list[int | None] = await self._call(
-            "redrive", frames.Redrive(named, to, changed), list[int | None]
-        )
+        sequences: list[int | None] = []
+        for some in _batched(letters):
+            changed = None if edit is None else edited(await self._letters(some), edit)
+            sequences += await self._call("redrive", frames.Redrive(some, to, changed), list[int | None])
         return sequences
 
     async def purge(self, letters: Sequence[tuple[str, int]]) -> int:
-        purged: int = await self._call("purge", frames.Letters(list(letters)), int)
-        return purged
+        return sum([await self._call("purge", frames.Letters(some), int) for some in _batched(letters)])
 
     async def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int:
         named = None if ids is None else sorted(ids)
@@ -247,7 +280,12 @@ class WebSocketSession(RemoteSession):
         return stats
 
     async def peek(self, mailbox: str, limit: int) -> list[Entry]:
-        rows = await self._call("peek", frames.Peek(mailbox, limit), list[frames.Row])
+        rows: list[frames.Row] = []
+        more = True
+        while more:
+            asked = frames.Peek(mailbox, limit - len(rows), rows[-1].sequence if rows else 0)
+            some, more = await self._page("peek", asked, frames.Row)
+            rows += some
         return [frames.entry_of(row) for row in rows]
 
     async def checkpoint(self) -> int | None:
@@ -258,6 +296,19 @@ class WebSocketSession(RemoteSession):
         """Say goodbye: what is held goes back unburned. `force` just goes, as a crash would."""
         await self._link.close(None if force else Goodbye())
         self._held.clear()
+
+
+def _batched(values: Sequence[Value]) -> Iterator[list[Value]]:
+    """As many as one frame may name at a time."""
+    for start in range(0, len(values), BATCH_MAX):
+        yield list(values[start : start + BATCH_MAX])
+
+
+def _check_count(count: int) -> None:
+    if count > BATCH_MAX:
+        raise InvalidEnvelope(
+            f"a batch has at most {BATCH_MAX} messages, not {count}", hint="send them in several batches"
+        )
 
 
 def _ms(timeout: float | None) -> int | None:

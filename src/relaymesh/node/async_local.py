@@ -356,6 +356,13 @@ class AsyncLocalSession(InProcess):
         letters: list[DeadLetter] = await self._observe(lambda kernel: list(kernel.state.letters))
         return letters
 
+    async def letters(self, names: Sequence[tuple[str, int]]) -> list[DeadLetter | None]:
+        """The dead letters of these names; None where there is none."""
+        letters: list[DeadLetter | None] = await self._observe(
+            lambda kernel: [kernel.state.letters.find(*name) for name in names]
+        )
+        return letters
+
     async def _observe(self, look: Callable[[Kernel], Any]) -> Any:
         """An answer that a power loss cannot take back: it waits for what it saw."""
         answer, through = self._core.observe(look)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from relaymesh.kernel.breaker import Breaker
@@ -15,16 +16,16 @@ if TYPE_CHECKING:
     from relaymesh.node.node import Node
 
 
-def stats_of(node: Node, kernel: Kernel) -> MeshStats:
+def stats_of(node: Node, kernel: Kernel, addresses: Iterable[str] | None = None) -> MeshStats:
+    """Counters of these mailboxes, or of all, and of the node."""
     state = kernel.state
     now = node.time.now()
-    letters: dict[str, int] = {}
-    for letter in state.letters:
-        if letter.status == "pending":
-            letters[letter.mailbox] = letters.get(letter.mailbox, 0) + 1
+    boxes = state.mailboxes
+    if addresses is not None:
+        boxes = {address: boxes[address] for address in addresses if address in boxes}
     return MeshStats(
         mailboxes={
-            address: _mailbox(box, letters.get(address, 0), now) for address, box in state.mailboxes.items()
+            address: _mailbox(box, state.letters.pending_in(address), now) for address, box in boxes.items()
         },
         sequence=state.sequence,
         synced=node.core.synced,

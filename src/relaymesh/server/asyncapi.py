@@ -72,7 +72,7 @@ def asyncapi() -> dict[str, Any]:
 def _shown(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """The frame with anything, or a message, where it holds raw JSON: a schema cannot show that."""
     fields = msgspec.structs.fields(kind)
-    if all(each.type not in {msgspec.Raw, list[msgspec.Raw]} for each in fields):
+    if all(each.type not in (msgspec.Raw, text.Messages) for each in fields):
         return kind
     config = kind.__struct_config__
     shown: list[Any] = [_field(each) for each in fields]
@@ -86,7 +86,7 @@ def _shown(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
 def _field(field: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
     if field.type is msgspec.Raw:
         return field.name, Any, None
-    kind = list[Message] if field.type == list[msgspec.Raw] else field.type
+    kind = list[Message] if field.type == text.Messages else field.type
     return (field.name, kind) if field.required else (field.name, kind, field.default)
 
 

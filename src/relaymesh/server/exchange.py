@@ -8,9 +8,11 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from relaymesh.errors import InvalidEnvelope, PayloadTooLarge
+from relaymesh.errors import InvalidEnvelope, PayloadTooLarge, RateLimited
 from relaymesh.server.problem import UnsupportedMediaType
+from relaymesh.server.security.accounts import ACCOUNT_KEY, Account, account_of
 from relaymesh.server.security.principal import Principal, principal_of
+from relaymesh.server.security.rates import MESSAGES_A_WRITE, cost_of
 from relaymesh.server.served import Served
 
 Scope = MutableMapping[str, Any]
@@ -22,6 +24,10 @@ Headers = list[tuple[bytes, bytes]]
 T = TypeVar("T")
 
 JSON = b"application/json"
+VALUES_MAX = 400_000
+"""Commas in a body that is decoded in one call: some ten milliseconds' worth. Messages are split first."""
+PART_BYTES = 262_144
+"""A longer answer is handed to the socket in parts, as the client reads."""
 INTEGER_HINT = "an integer is written without a decimal point: 5, not 5.0"
 
 _encode = msgspec.json.Encoder().encode
@@ -57,6 +63,10 @@ class Exchange:
     @property
     def principal(self) -> Principal:
         return principal_of(self.scope)
+
+    @property
+    def account(self) -> Account:
+        return account_of(self.scope)
 
     # -- the request
 
@@ -108,7 +118,22 @@ class Exchange:
 
     async def decode(self, kind: type[T]) -> T:
         """The body as a request of this kind; no body at all is an empty object."""
-        return decode_body(await self.body() or b"{}", kind)
+        data = await self.body() or b"{}"
+        if len(data) > VALUES_MAX and data.count(b",") > VALUES_MAX:
+            raise InvalidEnvelope(
+                f"the body holds more than {VALUES_MAX} values", hint="send it in several requests"
+            )
+        return decode_body(data, kind)
+
+    def charge(self, messages: int) -> None:
+        """Count the messages of the body: a write has so many; what is beyond is further writes."""
+        if messages > MESSAGES_A_WRITE:
+            size = 0
+            for name, value in self.scope["headers"]:
+                if name == b"content-length":
+                    size = int(value)
+            paid = cost_of(1, 0, size)
+            self.account.owe(max(0.0, cost_of(1, messages, 0) - paid))
 
     def query(self) -> dict[str, list[str]]:
         """The query of the URL. Raises for one that is not text."""
@@ -148,14 +173,36 @@ class Exchange:
 
     async def answer(self, status: int, headers: Headers, body: bytes) -> None:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": body})
+        if len(body) > PART_BYTES and ACCOUNT_KEY in self.scope:
+            await self._send_parts(body)
+        else:
+            await self._send({"type": "http.response.body", "body": body})
 
-    async def reply(self, reply: Reply | msgspec.Struct) -> None:
-        if not isinstance(reply, Reply):
-            reply = Reply(200, _encode(reply))
+    async def _send_parts(self, body: bytes) -> None:
+        """A long answer leaves as the client reads it. It counts for its credential until then."""
+        account = self.account
+        account.outgoing += len(body)
+        try:
+            for start in range(0, len(body), PART_BYTES):
+                part, more = body[start : start + PART_BYTES], start + PART_BYTES < len(body)
+                await self._send({"type": "http.response.body", "body": part, "more_body": more})
+        finally:
+            account.outgoing -= len(body)
+
+    def check_room(self, size: int) -> None:
+        """Raise when too many answers of this credential wait to be read."""
+        if size > PART_BYTES and ACCOUNT_KEY in self.scope and not self.account.has_room_for(size):
+            raise RateLimited("too many answers wait to be read", hint="read them first", retry_after=1.0)
+
+    async def reply(self, reply: Reply) -> None:
         length = str(len(reply.body)).encode()
         headers = [(b"content-type", reply.media_type), (b"content-length", length), *reply.headers]
         await self.answer(reply.status, headers, reply.body)
+
+
+def as_reply(answer: Reply | msgspec.Struct) -> Reply:
+    """What an endpoint returned, encoded."""
+    return answer if isinstance(answer, Reply) else Reply(200, _encode(answer))
 
 
 def accepted(answer: msgspec.Struct) -> Reply:

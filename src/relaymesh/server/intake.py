@@ -11,28 +11,61 @@ from relaymesh.errors import InvalidEnvelope
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt
 from relaymesh.server.exchange import decode_body
+from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import Principal
 from relaymesh.server.served import Served
 from relaymesh.wire.api import ReceiptBody
+from relaymesh.wire.content import DEPTH_MAX
 from relaymesh.wire.envelope import iso
+from relaymesh.wire.pieces import PIECE_BYTES, check_fields, check_pieces, elements, is_light
 from relaymesh.wire.protocol import Incoming, parse_message
 
 BATCH_MAX = 10_000
-"""Messages of one request."""
+"""Messages of one request or frame."""
+VALUES_MAX = 200_000
+"""Commas in an array that is taken apart in one call: a few milliseconds' worth."""
+FIELDS_MAX = 300
+"""Fields of one message, and of its metadata: those of the protocol, and 256 of the sender's own."""
 TURN = 200
-"""Messages that are parsed without a pause: a few milliseconds' worth."""
+TURN_BYTES = 262_144
+"""Messages and bytes that are parsed without a pause: a few milliseconds' worth."""
 
 
-def messages_in(body: bytes) -> tuple[list[msgspec.Raw], bool]:
+async def messages_in(account: Account, body: bytes | msgspec.Raw) -> tuple[list[msgspec.Raw], bool]:
     """The messages of a body, and whether it was a batch: an array is one, an object is a message."""
-    if body[:64].lstrip()[:1] != b"[":
-        if not body.strip():
+    data = bytes(body)
+    if data[:64].lstrip()[:1] != b"[":
+        if not data.strip():
             raise InvalidEnvelope("the body is empty", hint="send one message, or an array of them")
-        return [msgspec.Raw(body)], False
-    messages = decode_body(body, list[msgspec.Raw])
+        return [msgspec.Raw(data)], False
+    if len(data) <= PIECE_BYTES or data.count(b",") <= VALUES_MAX:
+        messages = decode_body(data, list[msgspec.Raw])
+    else:
+        async with account.long_work:
+            messages = await _split(data.strip())
     if not 1 <= len(messages) <= BATCH_MAX:
-        raise InvalidEnvelope(f"a batch has 1 to {BATCH_MAX} messages, not {len(messages)}")
+        raise _wrong_count(len(messages))
     return messages, True
+
+
+async def _split(data: bytes) -> list[msgspec.Raw]:
+    """The messages of a large array, found in turns. Each is checked later, by itself."""
+    messages = []
+    for span in elements(data):
+        if span is None:
+            await asyncio.sleep(0)
+            continue
+        if len(messages) == BATCH_MAX:
+            raise _wrong_count(BATCH_MAX + 1)
+        messages.append(msgspec.Raw(data[span[0] : span[1]]))
+    if data[-1:] != b"]":
+        raise InvalidEnvelope("the body is not sound JSON: the array has no end")
+    return messages
+
+
+def _wrong_count(count: int) -> InvalidEnvelope:
+    said = f"{count}" if count <= BATCH_MAX else "more"
+    return InvalidEnvelope(f"a batch has 1 to {BATCH_MAX} messages, not {said}")
 
 
 class Intake:
@@ -90,19 +123,39 @@ class TopicIntake:
         return [receipt_body(receipt, self.notes.get(i)) for i, receipt in enumerate(given)]
 
 
-async def parsed(served: Served, messages: Sequence[msgspec.Raw]) -> list[Incoming]:
+async def parsed(served: Served, account: Account, messages: Sequence[msgspec.Raw]) -> list[Incoming]:
     """Messages, checked one by one. A large batch lets others have their turn in between."""
     ids = _new_ids(served, len(messages))
     limit, ttl_ms = served.session.payload_bytes_max, served.roster.config.ttl_ms
     incoming = []
+    left = TURN_BYTES
     for i, message in enumerate(messages):
-        if i % TURN == TURN - 1:
+        size = len(message)
+        left -= size
+        if left < 0 or i % TURN == TURN - 1:
+            left = TURN_BYTES
             await asyncio.sleep(0)
         try:
-            incoming.append(parse_message(message, new_id=lambda: next(ids), limit=limit, ttl_ms=ttl_ms))
+            sound = size > PIECE_BYTES and await _is_sound(account, message)
+            incoming.append(
+                parse_message(message, new_id=lambda: next(ids), limit=limit, ttl_ms=ttl_ms, sound=sound)
+            )
         except InvalidEnvelope as error:
             raise _at(i, messages, error) from None
     return incoming
+
+
+async def _is_sound(account: Account, message: msgspec.Raw) -> bool:
+    """Check a large message in turns, if one look at all of it would take long. Whether it was checked."""
+    data = bytes(message)
+    if is_light(data):
+        return False
+    async with account.long_work:
+        for _ in check_fields(data, FIELDS_MAX):
+            await asyncio.sleep(0)
+        for _ in check_pieces(data, what="the message", depth=DEPTH_MAX + 1):
+            await asyncio.sleep(0)
+    return True
 
 
 def _new_ids(served: Served, count: int) -> Iterator[str]:

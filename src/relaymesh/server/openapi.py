@@ -101,7 +101,12 @@ DETAILS: dict[tuple[str, str], Details] = {
     ("PUT", "/v1/mailboxes/{mailbox}"): Details(
         request=(api.OpenMailboxRequest,), body_required=False, problems=(507,)
     ),
-    ("GET", "/v1/mailboxes/{mailbox}"): Details(query={"limit": _whole(0, 1_000, 20, "At most so many.")}),
+    ("GET", "/v1/mailboxes/{mailbox}"): Details(
+        query={
+            "limit": _whole(0, 1_000, 20, "At most so many."),
+            "after": _whole(0, 2**63 - 1, 0, "Entries behind this sequence."),
+        }
+    ),
     ("PUT", "/v1/topics/{topic}/subscriptions/{name}"): Details(
         request=(api.SubscribeRequest,), body_required=False, problems=(507,)
     ),
@@ -111,6 +116,7 @@ DETAILS: dict[tuple[str, str], Details] = {
     ("POST", "/v1/dead-letters/redrive"): Details(request=(api.RedriveRequest,), problems=(409, 507)),
     ("POST", "/v1/dead-letters/purge"): Details(request=(api.PurgeRequest,)),
     ("POST", "/v1/delayed/deliver"): Details(request=(api.ForceDelayedRequest,), body_required=False),
+    ("GET", "/v1/stats"): Details(answer=(api.StatsAnswer,)),
     ("GET", "/metrics"): Details(text=True),
     ("GET", "/healthz"): Details(public=True),
     ("GET", "/readyz"): Details(public=True, answer=(api.ReadyAnswer,)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-ANSWER_BYTES_MAX = 67_108_864
-"""Content of messages in one answer (64 MiB). A single message always fits."""
+ANSWER_BYTES_MAX = 8_388_608
+"""Content of messages in one answer (8 MiB). A single message always fits."""
 
 
 def portion(sizes: Iterable[int], most: int = ANSWER_BYTES_MAX) -> int:

@@ -10,7 +10,7 @@ import msgspec
 from starlette.routing import compile_path
 
 from relaymesh.errors import MeshError, NotFound
-from relaymesh.server.exchange import Disconnected, Exchange, Receive, Reply, Scope, Send
+from relaymesh.server.exchange import Disconnected, Exchange, Receive, Reply, Scope, Send, as_reply
 from relaymesh.server.problem import Broken, MethodNotAllowed, problem_answer
 from relaymesh.server.served import Served
 
@@ -95,7 +95,9 @@ class Router:
         exchange.scope["relaymesh.route"] = resource.template
         self._served.counts.requests += 1
         try:
-            reply = await resource.methods[method](exchange)
+            reply = as_reply(await resource.methods[method](exchange))
+            if method == "GET":
+                exchange.check_room(len(reply.body))
         except MeshError as error:
             await self._refuse(exchange, error)
         except Disconnected:

@@ -8,6 +8,7 @@ from typing import Any
 
 from relaymesh.node.async_local import AsyncLocalSession
 from relaymesh.node.node import Node
+from relaymesh.server.counting import Counting
 from relaymesh.server.roster import Roster
 from relaymesh.server.settings import ServerSettings
 from relaymesh.store.views import Views
@@ -44,8 +45,11 @@ class Served:
     """Set when the stop begins: long polls end, connections say goodbye."""
     roster: Roster = field(init=False)
     """Who joined, and who is there."""
+    counting: Counting = field(init=False)
+    """Counters of every mailbox."""
 
     def __post_init__(self) -> None:
+        self.counting = Counting(self)
         self.roster = Roster(self.node.core, self.settings.reliability)
 
     @property

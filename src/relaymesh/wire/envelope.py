@@ -98,9 +98,11 @@ def build_envelope(
     )
 
 
-def check_envelopes(envelopes: Sequence[Envelope], limit: int = PAYLOAD_BYTES_MAX) -> None:
-    """Raise unless each of these is sound; the first that is not is named."""
-    sound = plainly_sound([envelope.content for envelope in envelopes if envelope.encoding == 0])
+def check_envelopes(
+    envelopes: Sequence[Envelope], limit: int = PAYLOAD_BYTES_MAX, *, sound: bool = False
+) -> None:
+    """Raise unless each of these is sound; the first that is not is named. `sound`: their JSON is."""
+    sound = sound or plainly_sound([envelope.content for envelope in envelopes if envelope.encoding == 0])
     for envelope in envelopes:
         check_envelope(envelope, limit, sound=sound)
 

@@ -8,7 +8,7 @@ its bytes; several of them may be one message (`relaymesh.wire.bundles`). The JS
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -23,7 +23,14 @@ SUBPROTOCOL_MSGPACK = "relaymesh.v1.msgpack"
 SUBPROTOCOL_JSON = "relaymesh.v1.json"
 PATH = "/v1/ws"
 
-Group = tuple[str, list[Envelope]]
+BATCH_MAX = 10_000
+"""Messages in one frame, and tokens in one list of a settle. More are refused before they are decoded."""
+
+_Few = msgspec.Meta(max_length=BATCH_MAX)
+Envelopes = Annotated[list[Envelope], _Few]
+Group = tuple[str, Envelopes]
+Groups = Annotated[list[Group], _Few]
+TokenList = Annotated[list[int], _Few]
 Attempt = tuple[str, int, int, int]
 """A delivery as (mailbox, sequence, attempt, deadline)."""
 
@@ -52,14 +59,14 @@ class Send(Frame, tag="send"):
     """Messages by recipient, all or none. `wait_ms`: how long to wait for room in a full mailbox."""
 
     ref: int
-    groups: list[Group]
+    groups: Groups
     wait_ms: int | None = None
 
 
 class Publish(Frame, tag="publish"):
     ref: int
     topic: str
-    envelopes: list[Envelope]
+    envelopes: Envelopes
     wait_ms: int | None = None
 
 
@@ -100,11 +107,11 @@ class Settle(Frame, tag="settle"):
     """Tokens and what to do with them, in this order."""
 
     ref: int
-    acks: list[int] = []
-    drops: list[int] = []
-    releases: list[int] = []
-    nacks: list[NackItem] = []
-    extends: list[tuple[int, int]] = []
+    acks: TokenList = []
+    drops: TokenList = []
+    releases: TokenList = []
+    nacks: Annotated[list[NackItem], _Few] = []
+    extends: Annotated[list[tuple[int, int]], _Few] = []
     durable: bool = False
 
 
@@ -113,7 +120,7 @@ class Reply(Frame, tag="reply"):
 
     ref: int
     token: int
-    groups: list[Group]
+    groups: Groups
 
 
 class Call(Frame, tag="call"):
@@ -190,8 +197,11 @@ class Settled(Frame, tag="settled"):
 
 
 class Result(Frame, tag="result"):
+    """`more`: the value is a list that goes on; ask for what comes `after` its last element."""
+
     ref: int
     value: msgspec.Raw = msgspec.Raw(b"\xc0")
+    more: bool = False
 
 
 class Problem(Frame, tag="problem"):
@@ -286,13 +296,13 @@ class Complete(Arguments):
 
 
 class Attempts(Arguments):
-    attempts: list[Attempt]
+    attempts: Annotated[list[Attempt], _Few]
 
 
 class Reprioritise(Arguments):
     mailbox: str
     priority: int
-    ids: list[str] | None = None
+    ids: Annotated[list[str], _Few] | None = None
 
 
 class SetBreaker(Arguments):
@@ -305,22 +315,31 @@ class ForceDelayed(Arguments):
 
 
 class Peek(Arguments):
+    """`after`: entries behind this sequence alone."""
+
     mailbox: str
     limit: int
+    after: int = 0
+
+
+class LettersPage(Arguments):
+    """`after`: letters behind this one alone, (dead sequence, mailbox)."""
+
+    after: tuple[int, str] | None = None
 
 
 class Letters(Arguments):
     """Dead letters by (mailbox, dead sequence)."""
 
-    letters: list[tuple[str, int]]
+    letters: Annotated[list[tuple[str, int]], _Few]
 
 
 class Redrive(Arguments):
     """`edited`: what takes the place of each letter's message, in the same order."""
 
-    letters: list[tuple[str, int]]
+    letters: Annotated[list[tuple[str, int]], _Few]
     to: str | None = None
-    edited: list[Envelope | None] | None = None
+    edited: Annotated[list[Envelope | None], _Few] | None = None
 
 
 class Row(msgspec.Struct, array_like=True, gc=False):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from tests.server.security.serving import (
     Serving,
+    close_code,
     frame,
     hear,
     opened,
@@ -204,6 +206,40 @@ def test_pings_whose_pongs_nobody_reads_are_cut_off(server: Serving) -> None:
         connection.sendall(upgrade(server, token="admin"))
         assert connection.recv(12) == b"HTTP/1.1 101"
         push_until_cut_off(connection, frame(9, b"x" * 125) * 500)
+
+
+def test_a_flood_of_pings_is_read_more_slowly_and_others_are_served(server: Serving) -> None:
+    with opened(server, "ro") as connection, server.client("rw") as other:
+        assert other.put("/v1/mailboxes/calm", json={}).status_code == 200
+        flood = threading.Thread(target=_flood, args=(connection, frame(9) * 50_000), daemon=True)
+        flood.start()
+        slowest = 0.0
+        for _ in range(20):
+            began = time.monotonic()
+            sent = other.post("/v1/messages", json={"to": "calm", "from": "me", "content": 1})
+            assert sent.status_code == 202
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 1.0
+        assert flood.is_alive()  # 50,000 pings at 500 a second: it is not through yet
+
+
+def _flood(connection: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        for _ in range(200):
+            connection.sendall(data)
+
+
+def test_unfinished_messages_stop_their_own_credential_alone(server: Serving) -> None:
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(opened(server, "ro")) for _ in range(8)]
+        for connection in held:
+            connection.settimeout(SLOW_SECONDS)
+            with contextlib.suppress(OSError):
+                connection.sendall(frame(2, b"x" * 15_000_000, length=16_000_000))
+        codes = {close_code(connection) for connection in held}  # the others are slow: they are cut off
+        assert 1013 in codes
+        with server.client("rw") as other:
+            assert other.put("/v1/mailboxes/calm", json={}).status_code == 200
 
 
 # -- too many

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from relaymesh.errors import NotFound
 from relaymesh.kernel.registration import Registration
+from relaymesh.server.counting import in_turns, stats_of_one
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.served import Served
 from relaymesh.wire.api import (
@@ -31,7 +34,7 @@ async def register(exchange: Exchange) -> AgentBody:
         protocol=request.protocol_version,
         metadata=request.metadata,
     )
-    return _described(served, agent, registration, await _pending(served))
+    return _described(served, agent, registration, _pending_of(served, agent))
 
 
 async def list_agents(exchange: Exchange) -> AgentsAnswer:
@@ -41,7 +44,12 @@ async def list_agents(exchange: Exchange) -> AgentsAnswer:
     pending = await _pending(served)
     joined = {each.agent: each for each in served.roster.registrations()}
     agents = sorted(agent for agent in joined.keys() | pending.keys() if principal.sees(agent))
-    return AgentsAnswer(agents=[_described(served, agent, joined.get(agent), pending) for agent in agents])
+    described = []
+    async with exchange.account.long_work:
+        for some in in_turns(agents):
+            described += [_described(served, agent, joined.get(agent), pending) for agent in some]
+            await asyncio.sleep(0)
+    return AgentsAnswer(agents=described)
 
 
 async def show(exchange: Exchange) -> AgentBody:
@@ -50,7 +58,7 @@ async def show(exchange: Exchange) -> AgentBody:
     agent = principal.address(exchange.parameters["name"])
     if not principal.allows("read"):
         principal.require_mailbox(agent)
-    pending = await _pending(served)
+    pending = _pending_of(served, agent)
     registration = served.roster.registration(agent)
     if registration is None and agent not in pending:
         raise NotFound(f"there is no agent {agent}", hint="GET /v1/agents lists them")
@@ -80,7 +88,7 @@ async def drain(exchange: Exchange) -> AgentBody:
     agent = _own(exchange)
     await exchange.body()
     registration = await served.roster.drain(agent)
-    return _described(served, agent, registration, await _pending(served))
+    return _described(served, agent, registration, _pending_of(served, agent))
 
 
 def _own(exchange: Exchange) -> str:
@@ -94,8 +102,14 @@ def _own(exchange: Exchange) -> str:
 
 async def _pending(served: Served) -> dict[str, int]:
     """Agents' mailboxes, and what they hold."""
-    stats = await served.session.stats()
+    stats = await served.counting.stats()
     return {mailbox: box.pending for mailbox, box in stats.mailboxes.items() if ":" not in mailbox}
+
+
+def _pending_of(served: Served, agent: str) -> dict[str, int]:
+    """The same for one agent."""
+    stats = stats_of_one(served, agent)
+    return {} if stats is None else {agent: stats.pending}
 
 
 def _described(

@@ -18,6 +18,7 @@ from relaymesh.kernel.envelope import Encoding, Envelope
 from relaymesh.kernel.records import Failure
 from relaymesh.sdk.letters import DeadLetter, select
 from relaymesh.server.exchange import Exchange
+from relaymesh.server.pages import letter_size, letters_after
 from relaymesh.server.portion import portion
 from relaymesh.server.served import Served
 from relaymesh.wire.api import (
@@ -58,7 +59,7 @@ async def list_letters(exchange: Exchange) -> DeadLettersAnswer:
     exchange.principal.require("read")
     wanted = exchange.query_into(LetterFilter, QUERY, many=frozenset({"id"}))
     found = _fitting(await _visible(exchange), msgspec.structs.replace(wanted, limit=wanted.limit + 1))
-    shown = found[: portion(letter.envelope.size for letter in found[: wanted.limit])]
+    shown = found[: portion(letter_size(letter) for letter in found[: wanted.limit])]
     return DeadLettersAnswer(dead_letters=[letter_body(each) for each in shown], more=len(found) > len(shown))
 
 
@@ -116,10 +117,9 @@ async def purge(exchange: Exchange) -> PurgedAnswer:
 
 
 async def _visible(exchange: Exchange) -> list[Letter]:
-    principal = exchange.principal
-    letters = await exchange.served.session.dead_letters()
-    seen = [letter for letter in letters if principal.sees(letter.mailbox)]
-    return sorted(seen, key=lambda letter: letter.dead_sequence)
+    async with exchange.account.long_work:
+        letters = await exchange.served.session.dead_letters()
+        return await letters_after(letters, (0, ""), exchange.principal.sees)
 
 
 def _fitting(letters: Sequence[Letter], wanted: LetterFilter) -> list[Letter]:

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from relaymesh.errors import MeshError
+from relaymesh.server.counting import in_turns
 from relaymesh.server.exchange import Exchange, Reply
 from relaymesh.server.served import Served
 from relaymesh.server.version import PROTOCOL_VERSION, VERSION
@@ -19,6 +20,7 @@ from relaymesh.wire.api import (
     StatsAnswer,
 )
 from relaymesh.wire.api.receiving import RECEIVE_MAX, WAIT_MS_MAX
+from relaymesh.wire.stats import MeshStats
 
 
 async def healthz(exchange: Exchange) -> HealthAnswer:  # noqa: ARG001 - every endpoint gets one
@@ -67,27 +69,40 @@ async def describe(exchange: Exchange) -> NodeAnswer:
     )
 
 
-async def stats(exchange: Exchange) -> StatsAnswer:
-    """Counters of every mailbox of the namespace, and of the node. Answers also when the disk does not."""
+async def stats(exchange: Exchange) -> Reply:
+    """Counters of every mailbox of the namespace, and of the node. Answers also when the disk does not.
+
+    With more than 250 mailboxes they may be some seconds old.
+    """
     principal = exchange.principal
     principal.require("read")
-    found = await exchange.served.session.stats()
-    mailboxes = {
-        address: msgspec.convert(box, MailboxStatsBody, from_attributes=True)
-        for address, box in found.mailboxes.items()
-        if principal.sees(address)
-    }
-    return StatsAnswer(
-        mailboxes=mailboxes,
-        sequence=found.sequence,
-        synced=found.synced,
-        epoch=found.epoch,
-        unrouted=found.unrouted,
-        dead_letters=sum(box.dead_letters for box in mailboxes.values()),
-        remembered_ids=found.remembered_ids,
-        journal_bytes=found.journal_bytes,
-        store_lag=found.store_lag,
-    )
+
+    async def show(found: MeshStats) -> bytes:
+        parts: list[bytes] = []
+        letters = 0
+        for some in in_turns([each for each in found.mailboxes.items() if principal.sees(each[0])]):
+            bodies = {
+                address: msgspec.convert(box, MailboxStatsBody, from_attributes=True) for address, box in some
+            }
+            letters += sum(box.dead_letters for box in bodies.values())
+            parts.append(msgspec.json.encode(bodies)[1:-1])
+            await asyncio.sleep(0)
+        return msgspec.json.encode(
+            StatsAnswer(
+                mailboxes={},
+                sequence=found.sequence,
+                synced=found.synced,
+                epoch=found.epoch,
+                unrouted=found.unrouted,
+                dead_letters=letters,
+                remembered_ids=found.remembered_ids,
+                journal_bytes=found.journal_bytes,
+                store_lag=found.store_lag,
+            )
+        ).replace(b'"mailboxes":{}', b'"mailboxes":{' + b",".join(parts) + b"}", 1)
+
+    key = f"stats {'' if principal.everywhere else principal.namespace}"
+    return Reply(200, await exchange.served.counting.shown(key, show))
 
 
 async def checkpoint(exchange: Exchange) -> CheckpointAnswer:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from typing import Annotated
 
 import msgspec
 
 from relaymesh.errors import InvalidEnvelope, NotFound
 from relaymesh.kernel.entry import STATE_NAMES, Entry
+from relaymesh.server.counting import stats_of_one
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.outcome import ended_by
-from relaymesh.server.portion import portion
+from relaymesh.server.pages import entries_page
 from relaymesh.wire.api import (
     BreakerRequest,
     ChangedAnswer,
@@ -34,9 +37,10 @@ from relaymesh.wire.protocol import message_json
 
 
 class PeekQuery(msgspec.Struct, frozen=True):
-    """How many entries to show."""
+    """How many entries to show, and behind which sequence."""
 
     limit: int = 20
+    after: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
 
 
 async def open_mailbox(exchange: Exchange) -> MailboxAnswer:
@@ -53,22 +57,22 @@ async def open_mailbox(exchange: Exchange) -> MailboxAnswer:
 
 async def peek(exchange: Exchange) -> PeekAnswer:
     """A mailbox's counters and its first entries, without taking any."""
-    principal, session = exchange.principal, exchange.served.session
+    principal, served = exchange.principal, exchange.served
     mailbox = principal.mailbox(exchange.parameters["mailbox"])
     if not principal.allows("read"):
         principal.require_mailbox(mailbox)
-    limit = exchange.query_into(PeekQuery, {"limit": "limit"}).limit
-    if not 0 <= limit <= PEEK_MAX:
-        raise InvalidEnvelope(f"limit must lie between 0 and {PEEK_MAX}, not {limit}")
-    stats = (await session.stats()).mailboxes.get(mailbox)
+    query = exchange.query_into(PeekQuery, {"limit": "limit", "after": "after"})
+    if not 0 <= query.limit <= PEEK_MAX:
+        raise InvalidEnvelope(f"limit must lie between 0 and {PEEK_MAX}, not {query.limit}")
+    stats = stats_of_one(served, mailbox)
     if stats is None:
         raise NotFound(f"there is no mailbox {mailbox}", hint="GET /v1/stats lists them")
-    entries = await session.peek(mailbox, limit)
-    entries = entries[: portion(entry.envelope.size for entry in entries)]
+    entries, more = served.node.core.read(partial(entries_page, mailbox, query.limit, query.after))
     return PeekAnswer(
         mailbox=mailbox,
         stats=msgspec.convert(stats, MailboxStatsBody, from_attributes=True),
         entries=[_entry(mailbox, entry) for entry in entries],
+        more=more,
     )
 
 
@@ -161,7 +165,7 @@ async def force_delayed(exchange: Exchange) -> ChangedAnswer:
     if principal.everywhere:
         return ChangedAnswer(changed=await session.force_delayed(None))
     changed = 0
-    for mailbox, stats in (await session.stats()).mailboxes.items():
+    for mailbox, stats in (await exchange.served.counting.stats()).mailboxes.items():
         if stats.delayed and principal.sees(mailbox):
             changed += await session.force_delayed(mailbox)
     return ChangedAnswer(changed=changed)

@@ -23,8 +23,9 @@ async def send(exchange: Exchange) -> Reply:
     principal, served = exchange.principal, exchange.served
     principal.require("agent")
     timeout = _timeout(exchange)
-    messages, batch = messages_in(await exchange.body())
-    intake = Intake(served, principal, await parsed(served, messages))
+    messages, batch = await messages_in(exchange.account, await exchange.body())
+    exchange.charge(len(messages))
+    intake = Intake(served, principal, await parsed(served, exchange.account, messages))
     receipts = await served.session.send(intake.groups, intake.minted, timeout)
     return _receipts(intake.receipts(receipts), batch)
 
@@ -35,8 +36,9 @@ async def publish(exchange: Exchange) -> Reply:
     principal.require("agent")
     topic = principal.topic(exchange.parameters["topic"])
     timeout = _timeout(exchange)
-    messages, batch = messages_in(await exchange.body())
-    intake = TopicIntake(served, principal, await parsed(served, messages))
+    messages, batch = await messages_in(exchange.account, await exchange.body())
+    exchange.charge(len(messages))
+    intake = TopicIntake(served, principal, await parsed(served, exchange.account, messages))
     receipts = await served.session.publish(topic, intake.envelopes, intake.minted, timeout)
     return _receipts(intake.receipts(receipts), batch)
 

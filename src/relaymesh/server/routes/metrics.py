@@ -7,8 +7,10 @@ those of the server itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 
+from relaymesh.server.counting import in_turns
 from relaymesh.server.exchange import Exchange, Reply
 from relaymesh.server.served import Served
 from relaymesh.wire.stats import MailboxStats, MeshStats
@@ -21,23 +23,51 @@ Family = tuple[str, str, str, list[Sample]]
 
 async def metrics(exchange: Exchange) -> Reply:
     """All counters; those of mailboxes for the credential's namespace."""
-    principal = exchange.principal
+    principal, served = exchange.principal, exchange.served
     principal.require("read")
-    stats = await exchange.served.session.stats()
-    boxes = {address: box for address, box in stats.mailboxes.items() if principal.sees(address)}
-    text = render([*_mailboxes(boxes), *_node(stats), *_server(exchange.served)])
-    return Reply(200, text.encode(), MEDIA_TYPE)
+
+    async def show(stats: MeshStats) -> bytes:
+        boxes = [each for each in stats.mailboxes.items() if principal.sees(each[0])]
+        return b"".join([*await _mailbox_text(boxes), render(_node(stats)).encode()])
+
+    key = f"metrics {'' if principal.everywhere else principal.namespace}"
+    text = await served.counting.shown(key, show)
+    return Reply(200, text + render(_server(served)).encode(), MEDIA_TYPE)
+
+
+async def _mailbox_text(boxes: Sequence[tuple[str, MailboxStats]]) -> list[bytes]:
+    """The counters of the mailboxes, in parts. Many mailboxes take several turns of the loop."""
+    heads = [head(family) for family in _mailboxes({})]
+    parts: list[list[bytes]] = [[each.encode()] for each in heads]
+    dead = 0
+    for some in in_turns(boxes):
+        families = _mailboxes(dict(some))
+        dead += sum(box.dead_letters for _, box in some)
+        for part, family in zip(parts, families, strict=True):
+            part.append(lines(family).encode())
+            await asyncio.sleep(0)
+    total: Family = ("dlq_depth_total", "gauge", "Dead letters that nobody has redriven.", [({}, dead)])
+    return [*(each for part in parts for each in part), render([total]).encode()]
 
 
 def render(families: Iterable[Family]) -> str:
     """Prometheus' text exposition format 0.0.4."""
-    lines = []
-    for name, kind, meaning, samples in families:
-        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
-        for labels, value in samples:
-            pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-            lines.append(f"{name}{{{pairs}}} {value:g}" if pairs else f"{name} {value:g}")
-    return "\n".join(lines) + "\n"
+    return "".join([head(family) + lines(family) for family in families])
+
+
+def head(family: Family) -> str:
+    name, kind, meaning, _ = family
+    return f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n"
+
+
+def lines(family: Family) -> str:
+    """A line for each sample."""
+    name, _, _, samples = family
+    shown = []
+    for labels, value in samples:
+        pairs = ",".join([f'{label}="{_escaped(text)}"' for label, text in labels.items()])
+        shown.append(f"{name}{{{pairs}}} {value:g}\n" if pairs else f"{name} {value:g}\n")
+    return "".join(shown)
 
 
 def _escaped(text: str) -> str:
@@ -62,7 +92,6 @@ def _mailboxes(boxes: Mapping[str, MailboxStats]) -> list[Family]:
         for status in ("acked", "dropped", "dead", "expired")
     ]
     breakers: list[Sample] = [({"mailbox": a}, float(box.breaker != "closed")) for a, box in boxes.items()]
-    dead = sum(box.dead_letters for box in boxes.values())
     return [
         ("relaymesh_queue_depth", "gauge", "Messages that are not settled.", each("pending")),
         ("relaymesh_leased", "gauge", "Messages that are out with a holder.", each("leased")),
@@ -94,7 +123,6 @@ def _mailboxes(boxes: Mapping[str, MailboxStats]) -> list[Family]:
         ("messages_sent_total", "counter", "Messages accepted.", receiver("accepted")),
         ("messages_received_total", "counter", "Deliveries handed out.", receiver("delivered")),
         ("messages_processed_total", "counter", "Messages settled, by how.", processed),
-        ("dlq_depth_total", "gauge", "Dead letters that nobody has redriven.", [({}, dead)]),
     ]
 
 

@@ -10,7 +10,7 @@ from relaymesh.errors import RateLimited
 from relaymesh.kernel.entry import Lease, format_token
 from relaymesh.server.exchange import Disconnected, Exchange, decode_body
 from relaymesh.server.intake import heard
-from relaymesh.server.portion import portion
+from relaymesh.server.portion import ANSWER_BYTES_MAX, portion
 from relaymesh.server.security.principal import Principal
 from relaymesh.server.served import Served
 from relaymesh.wire.api import DeliveriesAnswer, DeliveryBody, ReceiveRequest
@@ -29,6 +29,7 @@ async def receive(exchange: Exchange) -> DeliveriesAnswer:
     body = await exchange.body()
     request = decode_body(body, ReceiveRequest) if body else exchange.query_into(ReceiveRequest, QUERY)
     holder = _holder(principal, request)
+    exchange.check_room(ANSWER_BYTES_MAX)
     heard(served, mailbox)
     leases = await served.session.receive(
         mailbox, request.max, 0, request.correlation_id, holder=holder, remote=True

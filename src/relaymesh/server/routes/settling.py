@@ -17,6 +17,7 @@ from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.entry import parse_token
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.intake import Intake, parsed
+from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import Principal
 from relaymesh.server.served import Served
 from relaymesh.wire.api import ExtendBody, NackBody, ReplyBody, SettledAnswer, SettledBody, SettleRequest
@@ -33,7 +34,7 @@ async def settle(exchange: Exchange) -> SettledAnswer:
         raise InvalidEnvelope(f"one body names at most {SETTLE_MAX} tokens, not {len(texts)}")
     if len(set(texts)) < len(texts):
         raise InvalidEnvelope("a token is named twice", hint="each delivery ends in one way")
-    settling = Settling(exchange.served, exchange.principal)
+    settling = Settling(exchange.served, exchange.principal, exchange.account)
     await settling.look_up(texts)
     results = [
         *await settling.end(request.acks, "acked", durable=request.durable),
@@ -54,8 +55,9 @@ async def _together(settles: list[Coroutine[Any, Any, SettledBody]]) -> list[Set
 class Settling:
     """The tokens of one request, and what this credential may do with them."""
 
-    def __init__(self, served: Served, principal: Principal) -> None:
+    def __init__(self, served: Served, principal: Principal, account: Account) -> None:
         self._served = served
+        self._account = account
         self._session = served.session
         self._principal = principal
         self._good: dict[str, int] = {}
@@ -97,7 +99,7 @@ class Settling:
         if reply.token in self._refused:
             return self._refused[reply.token]
         try:
-            messages = await parsed(self._served, reply.messages)
+            messages = await parsed(self._served, self._account, reply.messages)
             intake = Intake(self._served, self._principal, messages)
             given = await self._session.settle(self._good[reply.token], intake.groups)
         except MeshError as error:

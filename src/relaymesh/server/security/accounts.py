@@ -1,10 +1,12 @@
-"""What one credential takes of the node: writes a second, bytes under way, connections. Pure: `now` is passed in.
+"""What one credential takes of the node: writes a second, bytes under way, connections.
 
-Each is bounded for a credential by itself, so that a greedy client stops itself and nobody else.
+Pure: `now` is passed in. Each is bounded for a credential by itself, so that a greedy client stops itself
+and nobody else.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -21,11 +23,24 @@ class Account:
     """The account of one credential.
 
     `incoming`: bytes of bodies and WebSocket messages that are not worked on to the end.
-    `outgoing`: bytes of answers that are kept or not yet read.
+    `outgoing`: bytes of answers that the client has not read yet.
+    `kept`: bytes of answers that are kept in case the client asks again.
+    `long_work`: held by what takes many turns of the loop, so that each credential has one turn at a time.
     """
 
-    __slots__ = ("_bucket", "_burst", "_incoming_max", "_outgoing_max", "_rate", "connections", "incoming",
-                 "outgoing", "token_id")  # fmt: skip
+    __slots__ = (
+        "_bucket",
+        "_burst",
+        "_incoming_max",
+        "_outgoing_max",
+        "_rate",
+        "connections",
+        "incoming",
+        "kept",
+        "long_work",
+        "outgoing",
+        "token_id",
+    )
 
     def __init__(self, token_id: str, settings: SecuritySettings, now: float) -> None:
         self.token_id = token_id
@@ -36,11 +51,13 @@ class Account:
         self._bucket = Bucket(self._burst, now)
         self.incoming = 0
         self.outgoing = 0
+        self.kept = 0
         self.connections = 0
+        self.long_work = asyncio.Lock()
 
     @property
     def is_idle(self) -> bool:
-        return not (self.incoming or self.outgoing or self.connections)
+        return not (self.incoming or self.outgoing or self.kept or self.connections)
 
     @property
     def is_limited(self) -> bool:

@@ -1,9 +1,10 @@
 """Outermost: every request and every WebSocket passes here before anything else looks at it.
 
-The order is: Host, Origin, URL, credential, its connections, scope, write rate, body; the connection limit and the limits of
-the head lie before it, in `connections`. What is refused is answered here and the application never
-hears of it. What passes carries its `Principal` (`principal_of`) and its `Trail` (`trail_of`) in the
-scope, with its `Account` (`account_of`); its body is whole and within bounds, and if it writes, it is audited with the status it got.
+The order is: Host, Origin, URL, credential, its connections, scope, write rate, body; the connection
+limit and the limits of the head lie before it, in `connections`. What is refused is answered here and the
+application never hears of it. What passes carries its `Principal` (`principal_of`), `Account`
+(`account_of`) and `Trail` (`trail_of`) in the scope, its body is whole and within bounds, and if it
+writes, it is audited with the status it got.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ DESCRIPTORS_RESERVED = 64
 
 BURST_SECONDS = 2.0
 """How many seconds' worth of writes may come at once, if no burst is set."""
-_MAY_BE_NONE = frozenset({"write_rate", "write_burst"})
+_MAY_BE_NONE = frozenset({"kept_bytes_max", "write_rate", "write_burst"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,12 +36,14 @@ class SecuritySettings:
     credential_bytes_max: bytes of one credential that are under way: bodies and WebSocket messages that came
         and are not worked on to the end (of these at most a quarter of bodies_bytes_max); and as many of
         answers that are kept or not yet read. Costs up to twice that memory for each credential.
+    kept_bytes_max: bytes of mail that the node keeps for one sender: messages that are not settled, dead
+        letters, what it subscribed to and expects. Beyond it its sends are answered 429. 0 is no limit.
     write_seconds: a reader that takes less than 64 KiB of what waits for it in this time is disconnected.
     write_buffer_bytes_max: the most that may wait for one reader who does not read.
     fragments_max: fragments in one WebSocket message.
     write_rate: writes a second for each credential. One write is one request or WebSocket frame (pings too),
-        25 messages, or 16 KiB, whichever is most. Beyond it HTTP is answered 429, and a WebSocket is read more
-        slowly. 0 is no limit.
+        25 messages, or 16 KiB, whichever is most. Beyond it HTTP is answered 429, and a WebSocket is read
+        more slowly. 0 is no limit.
     write_burst: writes that may come at once; 0 is twice the rate.
     get_compat: accept writes as GET under /v1/compat, for programs that can do nothing else. Each is audited.
     audit_bytes_max, audit_files_max: when the audit log begins a new file, and how many it keeps.
@@ -57,6 +59,7 @@ class SecuritySettings:
     body_rate_min: int = 16_384
     bodies_bytes_max: int = 268_435_456
     credential_bytes_max: int = 67_108_864
+    kept_bytes_max: int = 536_870_912
     write_seconds: float = 30.0
     write_buffer_bytes_max: int = 67_108_864
     fragments_max: int = 1024

@@ -1,6 +1,6 @@
 """How fast writes may come: a token bucket, and what a write costs. Pure: `now` is passed in, in seconds.
 
-One write is one frame or one request, or MESSAGES_A_WRITE messages, or BYTES_A_WRITE bytes, whichever is most.
+One write is one frame or request, or MESSAGES_A_WRITE messages, or BYTES_A_WRITE bytes, whichever is most.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def cost_of(frames: int, messages: int, size: int) -> float:
 
 
 class Bucket(msgspec.Struct, gc=False):
-    """Fills at `rate` a second up to `burst`. A large write may empty it beyond 0: the next ones wait longer."""
+    """Fills at `rate` a second up to `burst`. A large write may take more than is there: the next waits."""
 
     level: float
     at: float

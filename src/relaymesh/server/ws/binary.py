@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from relaymesh.errors import MeshError
+from relaymesh.errors import InvalidEnvelope, MeshError
 from relaymesh.kernel.entry import Lease
 from relaymesh.server.ws import calls
 from relaymesh.server.ws.closing import Close, Ended
@@ -15,6 +15,30 @@ from relaymesh.server.ws.sessions import Asked
 from relaymesh.wire import frames
 from relaymesh.wire.bundles import unbundle
 from relaymesh.wire.frames import decode_client, encode
+
+
+class Oversized(msgspec.Struct, frozen=True):
+    """A frame with more messages or tokens than one may have: it is refused, and the connection goes on."""
+
+    ref: int
+    error: InvalidEnvelope
+
+
+class _Ref(msgspec.Struct):
+    ref: int
+
+
+_decode_ref = msgspec.msgpack.Decoder(_Ref).decode
+
+
+def _decoded(part: bytes | msgspec.Raw) -> Any:
+    try:
+        return decode_client(part)
+    except msgspec.ValidationError as error:
+        if "`array` of length <=" not in str(error):
+            raise
+        detail = f"a frame has at most {frames.BATCH_MAX} messages, and as many tokens in each list"
+        return Oversized(_decode_ref(part).ref, InvalidEnvelope(detail))
 
 
 class Binary:
@@ -27,30 +51,32 @@ class Binary:
         if data is None:
             raise Ended(Close.KIND, "this protocol has binary frames only")
         try:
-            return [(decode_client(part), part) for part in unbundle(data)]
+            return [(_decoded(part), part) for part in unbundle(data)]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Ended(Close.UNREADABLE, f"a frame cannot be read: {error}"[:100]) from None
 
     def event(self, data: bytes) -> dict[str, Any]:
         return {"type": "websocket.send", "bytes": data}
 
-    async def answer(self, on: Operations, frame: Any) -> bytes:
-        """Do what the frame asks for, and answer."""
+    async def answer(self, on: Operations, frame: Any, size: int) -> bytes:
+        """Do what the frame asks for, and answer. `size`: of the frame."""
         if isinstance(frame, frames.Send):
-            receipts = await on.send(frame.groups, frame.wait_ms)
+            receipts = await on.send(frame.groups, frame.wait_ms, size)
             return encode(frames.Receipts(frame.ref, frames.receipt_rows(receipts)))
         if isinstance(frame, frames.Settle):
             return encode(await on.settle(frame))
         if isinstance(frame, frames.Publish):
-            receipts = await on.publish(frame.topic, frame.envelopes, frame.wait_ms)
+            receipts = await on.publish(frame.topic, frame.envelopes, frame.wait_ms, size)
             return encode(frames.Receipts(frame.ref, frames.receipt_rows(receipts)))
         if isinstance(frame, frames.Reply):
-            receipts = await on.reply(frame.token, frame.groups)
+            receipts = await on.reply(frame.token, frame.groups, size)
             return encode(frames.Receipts(frame.ref, frames.receipt_rows(receipts)))
         assert isinstance(frame, frames.Call)
         value = await calls.call(
             on, frame.name, lambda kind: msgspec.msgpack.decode(frame.arguments, type=kind)
         )
+        if isinstance(value, calls.Page):
+            return encode(frames.Result(frame.ref, msgspec.Raw(encode(value.rows)), value.more))
         return encode(frames.Result(frame.ref, msgspec.Raw(encode(value))))
 
     def deliveries(self, ref: int | None, mailbox: str, leases: list[Lease], now: int) -> bytes:  # noqa: ARG002

@@ -14,20 +14,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from relaymesh.errors import InvalidEnvelope, NotFound
+from relaymesh.errors import InvalidEnvelope, NotFound, RateLimited
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.server.outcome import ended_by
+from relaymesh.server.pages import entries_page, letter_size, letters_after, page
 from relaymesh.server.ws.operations import Operations
 from relaymesh.wire import frames
 from relaymesh.wire.envelope import check_envelope
 from relaymesh.wire.stats import MeshStats
 
-PEEK_MAX = 10_000
+EXPECTED_MAX = 10_000
+"""Answers that one session may expect at a time."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A part of a long list, and whether it goes on."""
+
+    rows: list[Any]
+    more: bool = False
 
 
 async def _open_mailbox(on: Operations, given: frames.OpenMailbox) -> None:
@@ -47,11 +57,18 @@ async def _unsubscribe(on: Operations, given: frames.OfMailbox) -> int:
 
 
 async def _expect(on: Operations, given: frames.Correlation) -> None:
-    await on.served.session.expect(on.mailbox(given.mailbox), given.correlation_id)
+    """What is expected ends with the session at the latest."""
+    mailbox = on.mailbox(given.mailbox)
+    if len(on.session.expected) >= EXPECTED_MAX:
+        raise RateLimited(f"{EXPECTED_MAX} answers are expected already")
+    await on.served.session.expect(mailbox, given.correlation_id)
+    on.session.expected.add((mailbox, given.correlation_id))
 
 
 async def _unexpect(on: Operations, given: frames.Correlation) -> None:
-    await on.served.session.unexpect(on.mailbox(given.mailbox), given.correlation_id)
+    mailbox = on.mailbox(given.mailbox)
+    on.session.expected.discard((mailbox, given.correlation_id))
+    await on.served.session.unexpect(mailbox, given.correlation_id)
 
 
 async def _complete(on: Operations, given: frames.Complete) -> bool:
@@ -82,7 +99,7 @@ async def _drain(on: Operations, given: frames.OfAgent) -> None:
 
 
 async def _stats(on: Operations, given: frames.Nothing) -> MeshStats:  # noqa: ARG001 - takes nothing
-    stats = await on.served.session.stats()
+    stats = await on.served.counting.stats()
     if on.principal.everywhere:
         return stats
     seen = {address: box for address, box in stats.mailboxes.items() if on.principal.sees(address)}
@@ -90,31 +107,36 @@ async def _stats(on: Operations, given: frames.Nothing) -> MeshStats:  # noqa: A
     return msgspec.structs.replace(stats, mailboxes=seen, dead_letters=dead_letters)
 
 
-async def _peek(on: Operations, given: frames.Peek) -> list[frames.Row]:
+async def _peek(on: Operations, given: frames.Peek) -> Page:
     address = on.principal.mailbox(given.mailbox)
     if not on.principal.may_receive(address):
         on.principal.require("read")
-    limit = max(0, min(given.limit, PEEK_MAX))
-    return [frames.row_of(entry) for entry in await on.served.session.peek(address, limit)]
+    look = partial(entries_page, address, max(0, given.limit), given.after)
+    async with on.account.long_work:
+        entries, more = on.served.node.core.read(look)
+        await asyncio.sleep(0)
+        return Page([frames.row_of(entry) for entry in entries], more)
 
 
-async def _dead_letters(on: Operations, given: frames.Nothing) -> list[DeadLetter]:  # noqa: ARG001
-    letters = await on.served.session.dead_letters()
-    return [letter for letter in letters if on.principal.sees(letter.mailbox)]
+async def _dead_letters(on: Operations, given: frames.LettersPage) -> Page:
+    async with on.account.long_work:
+        letters = await on.served.session.dead_letters()
+        seen = await letters_after(letters, given.after or (0, ""), on.principal.sees)
+        return Page(*page(seen, letter_size))
 
 
-async def _letters(on: Operations, given: frames.Letters) -> list[DeadLetter]:
-    return await _named(on, given.letters)
+async def _letters(on: Operations, given: frames.Letters) -> Page:
+    """The letters of these names, in their order; `more`: ask again for those that are left."""
+    return Page(*page(await _named(on, given.letters), letter_size))
 
 
 async def _named(on: Operations, names: Sequence[tuple[str, int]]) -> list[DeadLetter]:
-    by_name = {
-        (letter.mailbox, letter.dead_sequence): letter for letter in await on.served.session.dead_letters()
-    }
-    for mailbox, dead_sequence in names:
-        if (mailbox, dead_sequence) not in by_name or not on.principal.sees(mailbox):
-            raise NotFound(f"there is no dead letter {dead_sequence} of {mailbox}")
-    return [by_name[name] for name in names]
+    found = []
+    for name, letter in zip(names, await on.served.session.letters(names), strict=True):
+        if letter is None or not on.principal.sees(letter.mailbox):
+            raise NotFound(f"there is no dead letter {name[1]} of {name[0]}")
+        found.append(letter)
+    return found
 
 
 # -- changing
@@ -178,7 +200,7 @@ async def _force_delayed(on: Operations, given: frames.ForceDelayed) -> int:
         return await session.force_delayed(on.mailbox(given.mailbox))
     if on.principal.everywhere:
         return await session.force_delayed(None)
-    stats = await session.stats()
+    stats = await on.served.counting.stats()
     return sum(
         [
             await session.force_delayed(address)
@@ -218,7 +240,7 @@ CALLS: dict[str, Row] = {
     "drain": Row("agent", frames.OfAgent, _drain),
     "stats": Row("read", frames.Nothing, _stats),
     "peek": Row(None, frames.Peek, _peek),
-    "dead_letters": Row("read", frames.Nothing, _dead_letters),
+    "dead_letters": Row("read", frames.LettersPage, _dead_letters),
     "letters": Row("read", frames.Letters, _letters),
     "redrive": Row("write", frames.Redrive, _redrive),
     "purge": Row("write", frames.Letters, _purge),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,10 +22,13 @@ from relaymesh.kernel.entry import Lease
 from relaymesh.server.exchange import Event, Receive, Scope, Send
 from relaymesh.server.problem import Broken, status_of
 from relaymesh.server.routing import App
+from relaymesh.server.security.accounts import Account, account_of
+from relaymesh.server.security.arrival import CONNECTION_KEY
 from relaymesh.server.security.principal import EVERYWHERE, Principal, principal_of
+from relaymesh.server.security.rates import BYTES_A_WRITE
 from relaymesh.server.security.trail import Trail, trail_of
 from relaymesh.server.served import Served
-from relaymesh.server.ws.binary import Binary
+from relaymesh.server.ws.binary import Binary, Oversized
 from relaymesh.server.ws.calls import READING
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.credit import Feed
@@ -58,7 +62,13 @@ def websocket_app(served: Served) -> App:
             return
         await send({"type": "websocket.accept", "subprotocol": codec.subprotocol})
         sessions.watch_stop()
-        connection = Connection(served, sessions, principal_of(scope), trail_of(scope), codec, send)
+        socket = scope.get(CONNECTION_KEY)
+        drained = None if socket is None else socket.drained
+        account = account_of(scope)
+        outbox = partial(Outbox, account=account, drained=drained)
+        connection = Connection(
+            served, sessions, principal_of(scope), account, trail_of(scope), codec, send, outbox
+        )
         await connection.run(receive)
 
     return endpoint
@@ -81,19 +91,22 @@ class Connection:
         served: Served,
         sessions: Sessions,
         principal: Principal,
+        account: Account,
         trail: Trail,
         codec: Binary | Text,
         send: Send,
+        outbox: Callable[[Binary | Text, Send, Callable[[Ended], None]], Outbox],
     ) -> None:
         self._served = served
         self._trail = trail
         self._sessions = sessions
         self._principal = principal
+        self._account = account
         self._codec = codec
         self._send = send
         self._session: Session | None = None
         self._gone = False
-        self._outbox = Outbox(codec, send, self._end)
+        self._outbox = outbox(codec, send, self._end)
         self._working: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._room.set()
@@ -198,12 +211,12 @@ class Connection:
         session = None
         if hello.resume is not None:
             session = await self._sessions.resume(
-                hello.resume, principal, self._codec.subprotocol, hello.held
+                hello.resume, principal, self._account, self._codec.subprotocol, hello.held
             )
         resumed = session is not None
         if session is None:
-            session = self._sessions.begin(principal, self._codec.subprotocol)
-        operations = Operations(served, principal, session)
+            session = self._sessions.begin(principal, self._account, self._codec.subprotocol)
+        operations = Operations(served, principal, self._account, session)
         if hello.agent is not None:
             await self._join(operations, hello.agent)
         session.attach(self)
@@ -238,6 +251,8 @@ class Connection:
 
     async def _begin_all(self, on: Operations, asked: list[Asked]) -> bool:
         """Whether the client goes on: what comes behind a goodbye is not begun."""
+        if len(asked) > 1:
+            self._account.owe(len(asked) - 1)  # the guard has charged the first, and the bytes
         for frame, data in asked:
             self._begin(on, frame, data)
             if not self._room.is_set():
@@ -265,17 +280,26 @@ class Connection:
             raise Ended(Close.PROTOCOL, "hello was said before")
         elif isinstance(frame, frames.Goodbye):
             self._track(asyncio.create_task(self._goodbye(on.session)))
+        elif isinstance(frame, Oversized):
+            self.put(self._codec.problem(frame.ref, frame.error))
         else:
-            self._begin_work(on, frame, (frame.ref, xxh3_64_intdigest(data)))
+            self._begin_work(on, frame, (frame.ref, xxh3_64_intdigest(data)), len(data))
 
-    def _begin_work(self, on: Operations, frame: Any, question: Question) -> None:
+    def _begin_work(self, on: Operations, frame: Any, question: Question, size: int) -> None:
         session = on.session
         missed = session.missed(question)
         if missed is not None:
             self.put(missed)
         elif question not in session.running:
+            account = self._account
+            account.incoming += size
+            if account.is_over_incoming():
+                account.incoming -= size
+                error = RateLimited("too much of this credential is under way", retry_after=1.0)
+                self.put(self._codec.problem(frame.ref, error))
+                return
             session.running.add(question)
-            self._track(asyncio.create_task(self._work(on, frame, question)))
+            self._track(asyncio.create_task(self._work(on, frame, question, size)))
 
     def _track(self, task: asyncio.Task[None]) -> None:
         self._working.add(task)
@@ -288,11 +312,11 @@ class Connection:
         if len(self._working) < IN_FLIGHT_MAX:
             self._room.set()
 
-    async def _work(self, on: Operations, frame: Any, question: Question) -> None:
+    async def _work(self, on: Operations, frame: Any, question: Question, size: int) -> None:
         """Done to the end even if the connection is lost meanwhile: the client may ask again."""
         session, status = on.session, 200
         try:
-            data = await self._codec.answer(on, frame)
+            data = await self._codec.answer(on, frame, size)
         except MeshError as error:
             status = status_of(error)
             data = self._codec.problem(frame.ref, error)
@@ -302,14 +326,18 @@ class Connection:
             data = self._codec.problem(frame.ref, Broken("this request met a mistake in the node"))
         finally:
             session.running.discard(question)
-        session.answered(question, data)
-        self._audit(frame, status)
-
-    def _audit(self, frame: Any, status: int) -> None:
-        """Every write is audited: a batch is one."""
+            self._account.incoming -= size
         name = getattr(frame, "name", None)
-        if name not in READING:
-            self._trail.write("ws.write", status, route=f"{frames.PATH} {name or _op(frame)}")
+        if name in READING:
+            self._account.owe(len(data) / BYTES_A_WRITE)
+            session.tell(data)
+        else:
+            session.answered(question, data)
+            self._audit(frame, name, status)
+
+    def _audit(self, frame: Any, name: str | None, status: int) -> None:
+        """Every write is audited: a batch is one."""
+        self._trail.write("ws.write", status, route=f"{frames.PATH} {name or _op(frame)}")
 
     async def _goodbye(self, session: Session) -> None:
         await self._stop_giving()
@@ -332,6 +360,7 @@ class Connection:
     async def _receive(self, on: Operations, frame: frames.Receive) -> None:
         try:
             mailbox = on.mailbox(frame.mailbox)
+            await self._outbox.room()
             leases = await on.receive(mailbox, frame.max, frame.wait_ms, frame.correlation_id)
             data = self._codec.deliveries(frame.ref, mailbox, leases, self._served.now)
         except MeshError as error:
@@ -358,7 +387,7 @@ class Connection:
             if len(self._feeds) >= FEEDS_MAX:
                 self.put(self._codec.problem(None, RateLimited(f"{FEEDS_MAX} mailboxes are pushed already")))
                 return
-            feed = self._feeds[mailbox] = Feed(on, mailbox, self._push, self._refuse)
+            feed = self._feeds[mailbox] = Feed(on, mailbox, self._push, self._refuse, self._outbox.room)
         feed.allow(max(0, frame.credit))
 
     def _push(self, mailbox: str, leases: list[Lease]) -> None:

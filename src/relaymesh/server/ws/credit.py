@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from relaymesh.errors import MeshError
 from relaymesh.kernel.entry import Lease
@@ -15,16 +15,19 @@ LOOK_S = 1.0
 
 Push = Callable[[str, list[Lease]], None]
 Refuse = Callable[[MeshError], None]
+Room = Callable[[], Awaitable[None]]
+"""Comes back when the client has read enough."""
 
 
 class Feed:
     """One mailbox pushed to one client."""
 
-    def __init__(self, on: Operations, mailbox: str, push: Push, refuse: Refuse) -> None:
+    def __init__(self, on: Operations, mailbox: str, push: Push, refuse: Refuse, room: Room) -> None:
         self._on = on
         self._mailbox = mailbox
         self._push = push
         self._refuse = refuse
+        self._room = room
         self._credit = 0
         self._out: set[int] = set()
         self._changed = asyncio.Event()
@@ -58,6 +61,7 @@ class Feed:
                 if room <= 0:
                     await self._some_credit()
                     continue
+                await self._room()
                 leases = await self._on.receive(self._mailbox, min(room, BATCH_MAX), None)
                 if not leases:
                     return  # the mailbox is gone

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import astuple, force_setattr
 
@@ -13,21 +13,25 @@ from relaymesh.kernel.commands import Extend, Nack
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt
-from relaymesh.server.intake import heard
+from relaymesh.server.intake import BATCH_MAX, heard
+from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import RESERVED_NAMES, Principal
+from relaymesh.server.security.rates import MESSAGES_A_WRITE, cost_of
 from relaymesh.server.served import Served
 from relaymesh.server.ws.sessions import Session
 from relaymesh.wire import frames
 from relaymesh.wire.envelope import check_envelopes
+from relaymesh.wire.pieces import PIECE_BYTES, check_pieces, is_light
 from relaymesh.wire.types import check_queued
 
 PLAIN_TYPE = "message"
 TURN = 1_000
-"""Messages that are checked without a pause: a few milliseconds' worth."""
+TURN_BYTES = 262_144
+"""Messages and bytes that are checked without a pause: a few milliseconds' worth."""
 NAMES_MAX = 10_000
 """Names that are remembered for one client; who uses more has them looked up again."""
 RECEIVE_MAX = 10_000
-RECEIVE_BYTES_MAX = 67_108_864
+RECEIVE_BYTES_MAX = 8_388_608
 """Content in one frame of deliveries. What is beyond it goes back, to come with the next."""
 
 Groups = list[tuple[str, list[Envelope]]]
@@ -36,9 +40,10 @@ Groups = list[tuple[str, list[Envelope]]]
 class Operations:
     """The operations of one client on the node."""
 
-    def __init__(self, served: Served, principal: Principal, session: Session) -> None:
+    def __init__(self, served: Served, principal: Principal, account: Account, session: Session) -> None:
         self.served = served
         self.principal = principal
+        self.account = account
         self.session = session
         self._node = served.session
         self._senders: dict[str, str] = {}
@@ -64,41 +69,56 @@ class Operations:
 
     # -- sending
 
-    async def send(self, groups: Groups, wait_ms: int | None) -> list[Receipt]:
-        return await self._node.send(await self._checked_groups(groups), False, self.seconds(wait_ms))
+    async def send(self, groups: Groups, wait_ms: int | None, size: int) -> list[Receipt]:
+        """`size`: of the frame that they came in."""
+        checked = await self._checked_groups(groups, size)
+        return await self._node.send(checked, False, self.seconds(wait_ms))
 
-    async def publish(self, topic: str, envelopes: list[Envelope], wait_ms: int | None) -> list[Receipt]:
+    async def publish(
+        self, topic: str, envelopes: list[Envelope], wait_ms: int | None, size: int
+    ) -> list[Receipt]:
         address = self.principal.topic(topic)
-        await self._check_all(envelopes, None)
+        self.charge(len(envelopes), size)
+        await self._check_all(envelopes, None, size)
         return await self._node.publish(address, envelopes, False, self.seconds(wait_ms))
 
-    async def reply(self, token: int, groups: Groups) -> list[Receipt]:
+    async def reply(self, token: int, groups: Groups, size: int) -> list[Receipt]:
         """Ack and send in one step."""
-        checked = await self._checked_groups(groups)
+        checked = await self._checked_groups(groups, size)
         if not await self._own([token]):
             raise LeaseLost("that lease is no longer held")
         receipts = await self._node.settle(token, checked)
         self.settled([token])
         return receipts
 
-    async def _checked_groups(self, groups: Groups) -> Groups:
+    async def _checked_groups(self, groups: Groups, size: int) -> Groups:
         checked: dict[str, list[Envelope]] = {}
+        self.charge(sum([len(envelopes) for _, envelopes in groups]), size)
         for to, envelopes in groups:
             address = self._recipient(to)
             if address in checked:
                 raise InvalidEnvelope(f"{address} is named twice: give all of its messages in one group")
-            await self._check_all(envelopes, address)
+            await self._check_all(envelopes, address, size)
             checked[address] = envelopes
         return list(checked.items())
 
-    async def _check_all(self, envelopes: list[Envelope], to: str | None) -> None:
+    def charge(self, messages: int, size: int) -> None:
+        """Count the messages of a frame of this size, whose bytes the guard has charged."""
+        if messages > BATCH_MAX:
+            raise InvalidEnvelope(f"a batch has 1 to {BATCH_MAX} messages, not {messages}")
+        if messages > MESSAGES_A_WRITE:
+            self.account.owe(max(0.0, cost_of(1, messages, size) - cost_of(1, 0, size)))
+
+    async def _check_all(self, envelopes: list[Envelope], to: str | None, size: int) -> None:
         """A large batch is checked in turns, so that others are served meanwhile."""
-        if len(envelopes) <= TURN:
+        if len(envelopes) <= TURN and size <= PIECE_BYTES:
             self._check(envelopes, to)
             return
-        for start in range(0, len(envelopes), TURN):
-            self._check(envelopes[start : start + TURN], to)
-            await asyncio.sleep(0)
+        async with self.account.long_work:
+            for some in _in_turns(envelopes):
+                sound = await _checked_in_pieces(some)
+                self._check(some, to, sound=sound)
+                await asyncio.sleep(0)
 
     def _recipient(self, to: str) -> str:
         address = self._recipients.get(to)
@@ -108,11 +128,14 @@ class Operations:
             address = self._recipients[to] = self.principal.address(to, "to")
         return address
 
-    def _check(self, envelopes: list[Envelope], to: str | None) -> None:
-        """Sound, in the name of the credential, and such as may go from there to `to`; None is a topic."""
+    def _check(self, envelopes: list[Envelope], to: str | None, *, sound: bool = False) -> None:
+        """Sound, in the name of the credential, and such as may go from there to `to`; None is a topic.
+
+        `sound`: the content is known to be.
+        """
         limit = self._node.payload_bytes_max
         senders = self._senders
-        check_envelopes(envelopes, limit)
+        check_envelopes(envelopes, limit, sound=sound)
         for envelope in envelopes:
             sender = senders.get(envelope.sender)
             if sender is None:
@@ -237,6 +260,32 @@ class Operations:
             connection = self.session.connection
             if connection is not None:
                 connection.settled(tokens)
+
+
+def _in_turns(envelopes: list[Envelope]) -> Iterator[list[Envelope]]:
+    """Parts of a batch that are small enough for one turn; a large message is a part by itself."""
+    part: list[Envelope] = []
+    size = 0
+    for envelope in envelopes:
+        length = len(envelope.content)
+        if part and (len(part) >= TURN or size + length > TURN_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(envelope)
+        size += length
+    if part:
+        yield part
+
+
+async def _checked_in_pieces(envelopes: list[Envelope]) -> bool:
+    """Check content in turns, where one look at all of it would take long. Whether it was checked."""
+    contents = [envelope.content for envelope in envelopes if envelope.encoding == 0]
+    if is_light(b"".join(contents)):
+        return False
+    for content in contents:
+        for _ in check_pieces(content):
+            await asyncio.sleep(0)
+    return True
 
 
 def problem_of(ref: int | None, error: MeshError) -> frames.Problem:

@@ -5,15 +5,16 @@ Lease tokens are text, as over HTTP, and so are the bodies of settles, receipts,
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Raw
 
-from relaymesh.errors import MeshError
+from relaymesh.errors import InvalidEnvelope, MeshError
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import STATE_NAMES, Lease, parse_token
-from relaymesh.server.intake import Intake, TopicIntake, parsed
+from relaymesh.server.exchange import VALUES_MAX
+from relaymesh.server.intake import Intake, TopicIntake, messages_in, parsed
 from relaymesh.server.routes.dead_letters import letter_body
 from relaymesh.server.routes.receiving import delivery_body
 from relaymesh.server.routes.settling import Settling
@@ -26,9 +27,11 @@ from relaymesh.wire.api import MailboxSettingsBody, settings_from
 from relaymesh.wire.api.base import Token
 from relaymesh.wire.envelope import iso
 from relaymesh.wire.frames import Cancel, Credit, Frame, Goodbye, Heartbeat, Ping
-from relaymesh.wire.protocol import message_json
+from relaymesh.wire.protocol import Incoming, message_json
 
 Tokens = list[Token]
+Messages = Annotated[Raw, msgspec.Meta(title="messages")]
+"""An array of messages, taken apart in turns: there may be many."""
 
 
 class Hello(Frame, tag="hello"):
@@ -40,14 +43,14 @@ class Hello(Frame, tag="hello"):
 
 class Send(Frame, tag="send"):
     ref: int
-    messages: list[Raw]
+    messages: Messages
     wait_ms: int | None = None
 
 
 class Publish(Frame, tag="publish"):
     ref: int
     topic: str
-    messages: list[Raw]
+    messages: Messages
     wait_ms: int | None = None
 
 
@@ -124,6 +127,8 @@ class Text:
             raise Ended(Close.KIND, "this protocol has text frames only")
         try:
             data = text.encode()
+            if len(data) > VALUES_MAX and data.count(b",") > VALUES_MAX:
+                _check_many_values(data)
             return [(_known(_decode(data)), data)]
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise Ended(Close.UNREADABLE, f"a frame cannot be read: {error}"[:100]) from None
@@ -131,17 +136,17 @@ class Text:
     def event(self, data: bytes) -> dict[str, Any]:
         return {"type": "websocket.send", "text": data.decode()}
 
-    async def answer(self, on: Operations, frame: Any) -> bytes:
+    async def answer(self, on: Operations, frame: Any, size: int) -> bytes:  # noqa: ARG002 - as Binary has it
         """Do what the frame asks for, and answer."""
         if isinstance(frame, Send):
             on.principal.require("agent")
-            intake = Intake(on.served, on.principal, await parsed(on.served, frame.messages))
+            intake = Intake(on.served, on.principal, await _messages(on, frame.messages))
             given = await on.served.session.send(intake.groups, intake.minted, on.seconds(frame.wait_ms))
             return _encode(Receipts(frame.ref, intake.receipts(given)))
         if isinstance(frame, Publish):
             on.principal.require("agent")
             topic = on.principal.topic(frame.topic)
-            published = TopicIntake(on.served, on.principal, await parsed(on.served, frame.messages))
+            published = TopicIntake(on.served, on.principal, await _messages(on, frame.messages))
             given = await on.served.session.publish(
                 topic, published.envelopes, published.minted, on.seconds(frame.wait_ms)
             )
@@ -149,11 +154,13 @@ class Text:
         if isinstance(frame, Settle):
             return _encode(await self._settle(on, frame))
         value = await calls.call(on, frame.name, lambda kind: _arguments(kind, frame.arguments))
-        return _encode(frames.Result(frame.ref, Raw(_encode(_shown(value)))))
+        if isinstance(value, calls.Page):
+            return _encode(frames.Result(frame.ref, Raw(_encode(_shown(value.rows))), value.more))
+        return _encode(frames.Result(frame.ref, Raw(_encode(value))))
 
     async def _settle(self, on: Operations, frame: Settle) -> Settled:
         on.principal.require("agent")
-        settling = Settling(on.served, on.principal)
+        settling = Settling(on.served, on.principal, on.account)
         await settling.look_up(
             [
                 *frame.acks,
@@ -187,6 +194,27 @@ class Text:
         return _encode(frame)
 
 
+async def _messages(on: Operations, given: Raw) -> list[Incoming]:
+    messages, batch = await messages_in(on.account, given)
+    if not batch:
+        raise InvalidEnvelope("messages must be an array")
+    on.charge(len(messages), len(given))
+    return await parsed(on.served, on.account, messages)
+
+
+class _Op(msgspec.Struct):
+    op: str = ""
+
+
+_decode_op = msgspec.json.Decoder(_Op).decode
+
+
+def _check_many_values(data: bytes) -> None:
+    """Messages are taken apart later, in turns. In other frames so many values would take long to decode."""
+    if _decode_op(data).op not in ("send", "publish"):
+        raise Ended(Close.TOO_LARGE, f"a frame holds more than {VALUES_MAX} values")
+
+
 def _known(frame: Any) -> Any:
     """A frame as the connection knows it."""
     if isinstance(frame, Hello):
@@ -210,13 +238,9 @@ def _arguments(kind: type[Any], given: Raw) -> Any:
     return msgspec.json.decode(given, type=kind)
 
 
-def _shown(value: Any) -> Any:
+def _shown(rows: list[Any]) -> list[Any]:
     """Letters and entries under their names."""
-    if isinstance(value, list) and value and isinstance(value[0], DeadLetter):
-        return [letter_body(letter) for letter in value]
-    if isinstance(value, list) and value and isinstance(value[0], frames.Row):
-        return [_entry(row) for row in value]
-    return value
+    return [letter_body(row) if isinstance(row, DeadLetter) else _entry(row) for row in rows]
 
 
 def _entry(row: frames.Row) -> dict[str, Any]:

@@ -129,6 +129,9 @@ class PeekAnswer(Answer, frozen=True):
     mailbox: Address
     stats: MailboxStatsBody
     entries: list[EntryBody]
+    more: Annotated[
+        bool, Meta(description="Whether the answer was full before all that was asked for: ask with `after`.")
+    ] = False
 
 
 class CompleteRequest(Request, frozen=True):

@@ -1,0 +1,99 @@
+"""Counters of many mailboxes: counted in turns, and at most once a second however many clients ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from relaymesh.kernel.kernel import Kernel
+from relaymesh.node.stats import stats_of
+from relaymesh.wire.stats import MailboxStats, MeshStats
+
+if TYPE_CHECKING:
+    from relaymesh.server.served import Served
+
+FEW = 250
+"""So many mailboxes are counted at once, each time anew, and in each turn of a longer count."""
+FRESH_S = 1.0
+SHARE = 3
+"""What was counted is shown for a second, or three times as long as counting took if that is longer."""
+
+T = TypeVar("T")
+
+
+class Counting:
+    """What was counted lately, by what it is. For the event loop's thread alone."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._made: dict[str, asyncio.Task[Any]] = {}
+
+    async def stats(self) -> MeshStats:
+        """Counters of every mailbox, and of the node."""
+        if self.are_few:
+            return await self._served.session.stats()
+        return await self._lately("stats", self._count)
+
+    @property
+    def are_few(self) -> bool:
+        """Whether counting all mailboxes takes no more than one turn."""
+        count: int = self._served.node.core.read(lambda kernel: len(kernel.state.mailboxes))
+        return count <= FEW
+
+    async def shown(self, key: str, show: Callable[[MeshStats], Awaitable[T]]) -> T:
+        """What `show` makes of the counters; made anew each time while there are few."""
+        if self.are_few:
+            return await show(await self.stats())
+
+        async def make() -> T:
+            return await show(await self.stats())
+
+        return await self._lately(key, make)
+
+    async def _count(self) -> MeshStats:
+        served, core = self._served, self._served.node.core
+        addresses: list[str] = core.read(lambda kernel: list(kernel.state.mailboxes))
+        mailboxes: dict[str, MailboxStats] = {}
+        for some in in_turns(addresses):
+            mailboxes |= core.read(lambda kernel, some=some: stats_of(served.node, kernel, some)).mailboxes
+            await asyncio.sleep(0)
+        rest: MeshStats = core.read(lambda kernel: stats_of(served.node, kernel, ()))
+        return msgspec.structs.replace(rest, mailboxes=mailboxes)
+
+    async def _lately(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+        """What was made under this key lately, or is being made now for somebody else."""
+        making = self._made.get(key)
+        if making is None:
+            making = self._made[key] = asyncio.create_task(self._timed(key, make))
+        made: T = await asyncio.shield(making)
+        return made
+
+    async def _timed(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        fresh = 0.0
+        try:
+            made = await make()
+            fresh = max(FRESH_S, SHARE * (loop.time() - began))
+            return made
+        finally:
+            loop.call_later(fresh, self._made.pop, key, None)
+
+
+def stats_of_one(served: Served, mailbox: str) -> MailboxStats | None:
+    """Counters of one mailbox; None if there is none."""
+
+    def look(kernel: Kernel) -> MailboxStats | None:
+        return stats_of(served.node, kernel, (mailbox,)).mailboxes.get(mailbox)
+
+    found: MailboxStats | None = served.node.core.read(look)
+    return found
+
+
+def in_turns(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Parts of a long list, each small enough for one turn."""
+    for start in range(0, len(rows), FEW):
+        yield rows[start : start + FEW]

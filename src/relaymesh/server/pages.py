@@ -1,0 +1,90 @@
+"""Long lists, shown a page at a time: bounded in rows and in bytes. The rest comes with the next page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from relaymesh.errors import UnknownRecipient
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.records import Failure
+
+PAGE_ROWS_MAX = 1_000
+PAGE_BYTES_MAX = 8_388_608
+"""8 MiB. A single row always fits."""
+ENTRIES_SEEN_MAX = 10_000
+"""Entries of a mailbox that can be looked at, from its first."""
+TURN = 5_000
+"""Rows that are looked through without a pause."""
+
+T = TypeVar("T")
+
+
+def page(
+    rows: Iterable[T],
+    size: Callable[[T], int],
+    *,
+    rows_max: int = PAGE_ROWS_MAX,
+    bytes_max: int = PAGE_BYTES_MAX,
+) -> tuple[list[T], bool]:
+    """The first rows, as many as fit into one page, and whether there are more."""
+    taken: list[T] = []
+    total = 0
+    for row in rows:
+        total += size(row)
+        if len(taken) >= rows_max or (taken and total > bytes_max):
+            return taken, True
+        taken.append(row)
+    return taken, False
+
+
+def entries_page(mailbox: str, limit: int, after: int, kernel: Kernel) -> tuple[list[Entry], bool]:
+    """Pending entries of a mailbox behind the sequence `after`, in the order of acceptance."""
+    box = kernel.state.mailboxes.get(mailbox)
+    if box is None:
+        raise UnknownRecipient(f"there is no mailbox {mailbox} in this mesh")
+    entries: Iterable[Entry] = islice(box.entries.values(), ENTRIES_SEEN_MAX)
+    if after:
+        entries = (entry for entry in entries if entry.sequence > after)
+    return page(islice(entries, limit), entry_size)
+
+
+async def letters_after(
+    letters: Sequence[DeadLetter], after: tuple[int, str], sees: Callable[[str], bool]
+) -> list[DeadLetter]:
+    """Those that may be seen and died behind `after`, in the order of their deaths. Looks in turns."""
+    found: list[DeadLetter] = []
+    seen: dict[str, bool] = {}
+    for start in range(0, len(letters), TURN):
+        for letter in letters[start : start + TURN]:
+            mailbox = letter.mailbox
+            visible = seen.get(mailbox)
+            if visible is None:
+                visible = seen[mailbox] = sees(mailbox)
+            if visible and (letter.dead_sequence, mailbox) > after:
+                found.append(letter)
+        await asyncio.sleep(0)
+    found.sort(key=lambda letter: (letter.dead_sequence, letter.mailbox))
+    return found
+
+
+def entry_size(entry: Entry) -> int:
+    """About how many bytes it is shown with."""
+    return _envelope_size(entry.envelope) + _failures_size(entry.failures or ())
+
+
+def letter_size(letter: DeadLetter) -> int:
+    return _envelope_size(letter.envelope) + _failures_size(letter.failures)
+
+
+def _envelope_size(envelope: Envelope) -> int:
+    return len(envelope.content) + len(envelope.extra or b"")
+
+
+def _failures_size(failures: Iterable[Failure]) -> int:
+    return sum([len(each.reason) + len(each.stack) for each in failures])
