@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from relaymesh.kernel.kernel import Kernel
+from relaymesh.node.node import Node
 from relaymesh.node.stats import stats_of
 from relaymesh.wire.stats import MailboxStats, MeshStats
 
@@ -58,7 +60,7 @@ class Counting:
         addresses: list[str] = core.read(lambda kernel: list(kernel.state.mailboxes))
         mailboxes: dict[str, MailboxStats] = {}
         for some in in_turns(addresses):
-            mailboxes |= core.read(lambda kernel, some=some: stats_of(served.node, kernel, some)).mailboxes
+            mailboxes |= core.read(partial(_counted, served.node, some))
             await asyncio.sleep(0)
         rest: MeshStats = core.read(lambda kernel: stats_of(served.node, kernel, ()))
         return msgspec.structs.replace(rest, mailboxes=mailboxes)
@@ -81,6 +83,10 @@ class Counting:
             return made
         finally:
             loop.call_later(fresh, self._made.pop, key, None)
+
+
+def _counted(node: Node, addresses: Sequence[str], kernel: Kernel) -> dict[str, MailboxStats]:
+    return stats_of(node, kernel, addresses).mailboxes
 
 
 def stats_of_one(served: Served, mailbox: str) -> MailboxStats | None:

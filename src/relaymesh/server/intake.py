@@ -50,7 +50,7 @@ async def messages_in(account: Account, body: bytes | msgspec.Raw) -> tuple[list
 
 async def _split(data: bytes) -> list[msgspec.Raw]:
     """The messages of a large array, found in turns. Each is checked later, by itself."""
-    messages = []
+    messages: list[msgspec.Raw] = []
     for span in elements(data):
         if span is None:
             await asyncio.sleep(0)

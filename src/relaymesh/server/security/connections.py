@@ -157,7 +157,7 @@ class GuardedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope[CONNECTION_KEY] = self  # type: ignore[typeddict-unknown-key]
+        self.scope[CONNECTION_KEY] = self  # type: ignore[literal-required]
         self._head_bytes = self._headers_seen = 0
 
     def on_url(self, url: bytes) -> None:
@@ -290,7 +290,7 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if self.response.status_code == SWITCHING_PROTOCOLS:
-            self.scope[CONNECTION_KEY] = self  # type: ignore[typeddict-unknown-key]
+            self.scope[CONNECTION_KEY] = self  # type: ignore[literal-required]
 
     def belongs_to(self, account: Account) -> bool:
         """Whether the credential of this account may have this connection."""
@@ -359,10 +359,13 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
             return
         if self._rest:
             self._take(self._rest)
-        if not self._rest and self._turn is None and self.read_paused and self.queue.empty():
+        if self.read_paused and self._has_nothing_left():
             self.read_paused = False
             if not self.transport.is_closing():
                 self.transport.resume_reading()
+
+    def _has_nothing_left(self) -> bool:
+        return not self._rest and self._turn is None and self.queue.empty()
 
     def _pause(self) -> None:
         if not self.read_paused and not self.transport.is_closing():
