@@ -68,7 +68,11 @@ CODES: tuple[Code, ...] = (
         " another namespace",
         protocol=True,
     ),
-    Code("RATE_LIMITED", 429, True, "Too many writes of one credential, or too much of it under way; `Retry-After` says when", True),
+    Code(
+        "RATE_LIMITED", 429, True,
+        "Too many writes of one credential, or too much of it under way; `Retry-After` says when",
+        protocol=True,
+    ),
     Code("UNKNOWN_RECIPIENT", 404, False, "There is no mailbox of that name: nobody registered or opened it"),
     Code("NOT_FOUND", 404, False, "No such agent, message, dead letter, subscription or path"),
     Code("CONFLICT", 409, False, "The id was used before, with other content"),
