@@ -112,7 +112,7 @@ def test_the_elements_of_an_array_are_found(values: list[Any]) -> None:
     ],
     ids=["brackets", "numbers", "keys", "quotes", "backslashes"],
 )
-def test_long_texts_are_checked_in_short_turns(text: bytes, frozen_heap: None) -> None:  # noqa: ARG001
+def test_long_texts_are_checked_in_short_turns(text: bytes, frozen_heap: None) -> None:
     longest, last = 0.0, time.thread_time()
     for _ in check_pieces(text):
         now = time.thread_time()
