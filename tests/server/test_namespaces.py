@@ -14,6 +14,8 @@ import pytest
 from relaymesh.errors import InvalidEnvelope, MeshError, Unauthorized
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.server.app import ROUTES
+from relaymesh.server.security.accounts import Account
+from relaymesh.server.security.limits import SecuritySettings
 from relaymesh.server.security.principal import Principal
 from relaymesh.server.ws.calls import CALLS, call
 from relaymesh.server.ws.operations import Operations
@@ -101,7 +103,8 @@ async def test_no_call_shows_or_changes_another_namespace(tmp_path: Path) -> Non
         names = await furnish(api)
         before = await state(api)
         principal = Principal("t", "", "red", frozenset({"read", "write", "admin"}))
-        on = Operations(api.served, principal, session=None)  # type: ignore[arg-type] # no call uses it
+        account = Account("t", SecuritySettings(), 0.0)
+        on = Operations(api.served, principal, account, session=None)  # type: ignore[arg-type] # not used
         blue = f"blue/{BLUE}"
         given: dict[str, Any] = {
             "open_mailbox": [blue, None],
