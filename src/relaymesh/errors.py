@@ -16,6 +16,8 @@ to do) and `retryable` (whether the same call may succeed later, unchanged).
     │   └── Unauthorized           UNAUTHORIZED
     ├── Refused                the mesh is at a limit: the same call may work later
     │   ├── MailboxFull            MAILBOX_FULL
+    │   ├── DeadLettersFull        DEAD_LETTERS_FULL
+    │   ├── OverBudget             OVER_BUDGET
     │   ├── DiskFloor              DISK_FLOOR
     │   ├── StoreLagging           STORE_LAGGING
     │   └── RateLimited            RATE_LIMITED
@@ -44,6 +46,7 @@ __all__ = [
     "AsideInvalid",
     "Closed",
     "Conflict",
+    "DeadLettersFull",
     "DirectoryError",
     "DirectoryInUse",
     "DiskFloor",
@@ -59,6 +62,7 @@ __all__ = [
     "MeshError",
     "NoAnswer",
     "NotFound",
+    "OverBudget",
     "PayloadTooLarge",
     "RateLimited",
     "RecordUnreadable",
@@ -149,6 +153,23 @@ class Refused(MeshError):
 class MailboxFull(Refused):
     code = "MAILBOX_FULL"
     default_hint = "let its consumer catch up, pass timeout= to wait for room, or raise its capacity"
+
+
+class DeadLettersFull(Refused):
+    """The mailbox has as many dead letters as it may: nothing more is let in until somebody looks at them."""
+
+    code = "DEAD_LETTERS_FULL"
+    default_hint = "look at them: relaymesh dlq list; then redrive or purge them, or raise dead_letters_max"
+
+
+class OverBudget(Refused):
+    """The mesh keeps as much for this sender as it may: messages not settled yet, dead letters, subscriptions."""
+
+    code = "OVER_BUDGET"
+    default_hint = (
+        "wait until receivers settle what you sent, have your dead letters purged, or raise the budget; "
+        "acks and nacks always work"
+    )
 
 
 class DiskFloor(Refused):

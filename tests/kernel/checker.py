@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry
+from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane, lane_order
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.records import Failure
 from relaymesh.kernel.state import State
 
 
@@ -26,6 +30,8 @@ def check(state: State) -> None:
     for grant in {id(lease.grant): lease.grant for lease in leases.values()}.values():
         assert grant.held == sum(lease.grant is grant for lease in leases.values())
     check_timers(state)
+    check_charges(state)
+    check_letters(state)
     assert state.wanted == {} or state.stopped
 
 
@@ -34,7 +40,7 @@ def check_counts(mailbox: Mailbox) -> None:
     counters = mailbox.counters
     settled = counters.acked + counters.dropped + counters.dead
     assert counters.accepted == settled + len(entries), "accepted = acked + dropped + dead + pending"
-    assert mailbox.bytes == sum(len(entry.envelope.content) for entry in entries)
+    assert mailbox.bytes == sum(kept(entry.envelope, entry.failures) for entry in entries)
     assert mailbox.leased == sum(entry.state == LEASED for entry in entries)
     assert mailbox.delayed == sum(
         entry.state == DELAYED and entry.ready_at == entry.due_at for entry in entries
@@ -42,6 +48,47 @@ def check_counts(mailbox: Mailbox) -> None:
     for priority in range(1, 6):
         assert mailbox.by_priority[priority] == sum(entry.priority == priority for entry in entries)
     assert [entry.sequence for entry in entries] == sorted(mailbox.entries)
+
+
+def kept(envelope: Envelope, failures: list[Failure] | None) -> int:
+    """Content and unknown fields of a message, and the failures kept with it."""
+    texts = [text for each in failures or () for text in (each.code, each.reason, each.stack)]
+    return (
+        len(envelope.content)
+        + len(envelope.extra or b"")
+        + sum(len(text.encode()) for text in texts)
+        + 128 * len(failures or ())
+    )
+
+
+def check_charges(state: State) -> None:
+    """Everything that is kept is charged to somebody, once."""
+    charged: Counter[str] = Counter()
+    for mailbox in state.mailboxes.values():
+        account = f"subscriptions of {mailbox.owner}" if mailbox.owner else ""
+        charged[account or mailbox.address] += 4096
+        for id in mailbox.expected:
+            charged[mailbox.address] += 512 + 4 * len(id)
+        for entry in mailbox.entries.values():
+            notice = entry.envelope.type in ("ack", "nack")
+            payer = account or (mailbox.address if notice else entry.envelope.sender)
+            charged[payer] += 512 + kept(entry.envelope, entry.failures)
+    for letter in state.letters:
+        charged[letter.payer or letter.envelope.sender] += 512 + kept(letter.envelope, letter.failures)
+    assert state.charges.all() == charged
+
+
+def check_letters(state: State) -> None:
+    """Dead letters are counted by mailbox; redriven ones are kept only while there is room for them."""
+    for address in {letter.mailbox for letter in state.letters}:
+        shelf = state.letters.of(address)
+        for status, count, size in (
+            ("pending", shelf.pending, shelf.pending_bytes),
+            ("redriven", shelf.redriven, shelf.redriven_bytes),
+        ):
+            these = [letter for letter in shelf.letters.values() if letter.status == status]
+            assert count == len(these)
+            assert size == sum(kept(letter.envelope, letter.failures) for letter in these)
 
 
 def check_lanes(mailbox: Mailbox) -> None:

@@ -225,7 +225,7 @@ def test_a_purge_removes_letters_for_good_and_counts_each_once() -> None:
     with pytest.raises(NotFound):
         mesh.do(PurgeDeadLetters([first, second]))
     assert ids_of_letters(mesh) == ["2"]
-    assert mesh.kernel.state.letters.count == mesh.kernel.state.letters.pending_in(box) == 1
+    assert mesh.kernel.state.letters.count == mesh.kernel.state.letters.of(box).pending == 1
 
 
 def test_a_letter_that_is_not_there_is_not_found() -> None:

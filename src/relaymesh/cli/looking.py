@@ -82,7 +82,7 @@ class Look:
         letters = self.state.letters
         return {
             address: Box(
-                len(box.entries), box.leased, letters.pending_in(address), box.settings.delivery_semantics
+                len(box.entries), box.leased, letters.of(address).pending, box.settings.delivery_semantics
             )
             for address, box in self.state.mailboxes.items()
         }

@@ -10,16 +10,18 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from relaymesh.errors import Conflict, MailboxFull
+from relaymesh.kernel.charges import MESSAGE_BYTES
 from relaymesh.kernel.commands import Publish, Send
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.dedup import WINDOW_MS, Found, Seen, SeenParcel, digest_of
 from relaymesh.kernel.entry import Entry
-from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.exits import bury
+from relaymesh.kernel.envelope import Envelope, size_of
+from relaymesh.kernel.exits import MAILBOX_FULL, bury
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.kernel.state import topic_target
 from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.suspension import Look, dead_letters_full, resume, suspend
 
 Groups = Sequence[tuple[str, Sequence[Envelope]]]
 Known = Mapping[tuple[str, str], Seen] | None
@@ -29,10 +31,12 @@ Prior = dict[int, Receipt | int]
 
 def send(decision: Decision, command: Send) -> list[Receipt]:
     """Accept messages into mailboxes. Receipts in the order given."""
-    return accept(decision, command.groups, command.known, command.minted)
+    return accept(decision, command.groups, command.known, command.minted, command.budget)
 
 
-def accept(decision: Decision, groups: Groups, known: Known = None, minted: bool = False) -> list[Receipt]:
+def accept(
+    decision: Decision, groups: Groups, known: Known = None, minted: bool = False, budget: int = 0
+) -> list[Receipt]:
     fresh: list[tuple[str, list[Envelope]]] = []
     prior: Prior = {}
     position = 0
@@ -48,7 +52,9 @@ def accept(decision: Decision, groups: Groups, known: Known = None, minted: bool
         position += len(envelopes)
         if new:
             fresh.append((address, new))
-            _require_room(mailbox, new, asked.setdefault(address, [0, 0]))
+            _require_room(decision, mailbox, new, asked.setdefault(address, [0, 0]))
+    if budget:
+        _require_budget(decision, [new for _, new in fresh], budget)
     receipts: list[Receipt] = []
     for address, new in fresh:
         base = decision.state.sequence
@@ -66,17 +72,34 @@ def _receipts(new: list[Envelope], base: int, now: int, targets: int) -> list[Re
     return receipts
 
 
-def _require_room(mailbox: Mailbox, new: Sequence[Envelope], asked: list[int]) -> None:
+def _require_room(decision: Decision, mailbox: Mailbox, new: Sequence[Envelope], asked: list[int]) -> None:
     """`asked` is what this command already wants of the mailbox: messages, bytes."""
     asked[0] += len(new)
-    asked[1] += sum([len(envelope.content) for envelope in new])
+    asked[1] += size_of(new)
     if not mailbox.room_for(asked[0], asked[1]):
-        settings = mailbox.settings
-        raise MailboxFull(
-            f"mailbox {mailbox.address} is full:"
-            f" it holds {len(mailbox.entries)} of {settings.capacity} messages"
-            f" and {mailbox.bytes} of {settings.capacity_bytes} bytes; {asked[0]} more were sent"
-        )
+        raise _full(mailbox, asked[0])
+    letters = decision.state.letters
+    if letters.count and letters.of(mailbox.address).full(mailbox.settings):
+        raise dead_letters_full(mailbox)
+
+
+def _full(mailbox: Mailbox, more: int) -> MailboxFull:
+    settings = mailbox.settings
+    return MailboxFull(
+        f"mailbox {mailbox.address} is full:"
+        f" it holds {len(mailbox.entries)} of {settings.capacity} messages"
+        f" and {mailbox.bytes} of {settings.capacity_bytes} bytes; {more} more were sent"
+    )
+
+
+def _require_budget(decision: Decision, batches: Sequence[Sequence[Envelope]], budget: int) -> None:
+    """Of every sender among these: all that would be kept for it."""
+    asked: dict[str, int] = {}
+    for batch in batches:
+        for envelope in batch:
+            asked[envelope.sender] = asked.get(envelope.sender, 0) + envelope.size + MESSAGE_BYTES
+    for sender, size in asked.items():
+        decision.state.charges.require(sender, size, budget)
 
 
 def _all_unknown(decision: Decision, target: str, envelopes: Sequence[Envelope], known: Known) -> bool:
@@ -164,7 +187,8 @@ def _in_order(receipts: list[Receipt], prior: Prior) -> list[Receipt]:
 
 
 def publish(decision: Decision, command: Publish) -> list[Receipt]:
-    """One record, whatever the fan-out. A full subscription refuses it whole or dead-letters its own copy."""
+    """One record, whatever the fan-out. A full subscription refuses it whole, dead-letters its own copy,
+    or is suspended and skipped when its dead letters are full too."""
     state = decision.state
     prior: Prior = {}
     target = topic_target(command.topic)
@@ -174,28 +198,50 @@ def publish(decision: Decision, command: Publish) -> list[Receipt]:
         new = _unknown_only(decision, target, command.envelopes, command.known, prior, {}, 0)
     receipts: list[Receipt] = []
     if new:
-        mailboxes = [state.mailboxes[address] for address in state.subscriptions.route(command.topic)]
-        fitting = [_that_fit(mailbox, new) for mailbox in mailboxes]
+        fitting = _reach(decision, command.topic, new, command.budget)
         base = state.sequence
-        decision.emit(Published(len(new), decision.now, command.topic, len(mailboxes), new))
-        receipts = _receipts(new, base, decision.now, len(mailboxes))
-        for mailbox, fit in zip(mailboxes, fitting, strict=True):
+        decision.emit(Published(len(new), decision.now, command.topic, len(fitting), new))
+        receipts = _receipts(new, base, decision.now, len(fitting))
+        for mailbox, fit in fitting:
             if fit < len(new):
                 overflowing = [mailbox.entries[base + i] for i in range(fit, len(new))]
-                bury(decision, mailbox, overflowing, "mailbox_full", alert=True)
+                bury(decision, mailbox, overflowing, MAILBOX_FULL, alert=True)
     decision.after_sync()
     return _in_order(receipts, prior) if prior else receipts
 
 
-def _that_fit(mailbox: Mailbox, new: Sequence[Envelope]) -> int:
+def _reach(decision: Decision, topic: str, new: list[Envelope], budget: int) -> list[tuple[Mailbox, int]]:
+    """The mailboxes that these go to, and how many of them, from the first, find room in each.
+
+    Subscriptions that can take none are suspended, and suspended ones that can again are resumed.
+    """
+    state = decision.state
+    look = Look(state, new)
+    reached = [state.mailboxes[address] for address in state.subscriptions.route(topic)]
+    closed = {mailbox: reason for mailbox in reached if (reason := look.obstacle(mailbox))}
+    back = [
+        mailbox
+        for mailbox in [state.mailboxes[address] for address in state.subscriptions.skipped(topic)]
+        if look.relieved(mailbox) and not look.obstacle(mailbox)
+    ]
+    fitting = {box: _that_fit(box, new, look.size) for box in [*reached, *back] if box not in closed}
+    if budget:
+        _require_budget(decision, [new for mailbox in fitting if not mailbox.payer], budget)
+    for mailbox, reason in closed.items():
+        suspend(decision, mailbox, reason)
+    for mailbox in back:
+        resume(decision, mailbox)
+    if back:  # in the order in which they subscribed
+        fitting = {
+            box: fitting[box] for box in [state.mailboxes[a] for a in state.subscriptions.route(topic)]
+        }
+    return list(fitting.items())
+
+
+def _that_fit(mailbox: Mailbox, new: Sequence[Envelope], size: int) -> int:
     """How many of these, from the first, find room; a mailbox that rejects takes all or raises."""
-    if mailbox.room_for(len(new), sum([len(envelope.content) for envelope in new])):
+    if mailbox.room_for(len(new), size):
         return len(new)
     if mailbox.settings.overflow == "reject":
-        _require_room(mailbox, new, [0, 0])
-    size = 0
-    for i, envelope in enumerate(new):
-        size += len(envelope.content)
-        if not mailbox.room_for(i + 1, size):
-            return i
-    return len(new)
+        raise _full(mailbox, len(new))
+    return mailbox.fit(new)

@@ -67,8 +67,12 @@ class Tick(Command):
 
 
 class OpenMailbox(Command):
+    """`may_reject`: whether the settings of a subscription may say that it rejects: see `Subscribe`."""
+
     mailbox: str
     settings: MailboxSettings | None = None
+    budget: int = 0
+    may_reject: bool = True
 
     def __post_init__(self) -> None:
         self.mailbox = _address(self.mailbox)
@@ -87,6 +91,7 @@ class RegisterAgent(Command):
     protocol: str = ""
     metadata: bytes = b"{}"
     settings: MailboxSettings | None = None
+    budget: int = 0
 
     def __post_init__(self) -> None:
         self.agent = _address(self.agent, "agent")
@@ -110,9 +115,18 @@ class DrainAgent(Command):
 
 
 class Subscribe(Command):
+    """`owner` pays for what is kept in it, up to `budget` bytes of all it pays for; without one senders do.
+
+    Without `may_reject` a new subscription that is full never refuses a publish: `overflow` is
+    `dead_letter` whatever the settings say. One that rejects already goes on if nothing else changes.
+    """
+
     pattern: str
     mailbox: str
     settings: MailboxSettings
+    owner: str = ""
+    budget: int = 0
+    may_reject: bool = True
 
     def __post_init__(self) -> None:
         self.pattern = _address(self.pattern, "topic pattern")
@@ -128,11 +142,15 @@ class Unsubscribe(Command):
 
 
 class Send(Command):
-    """Accept messages, all or none. `minted`: every id was made here just now, so none can be known."""
+    """Accept messages, all or none. `minted`: every id was made here just now, so none can be known.
+
+    `budget`: bytes that may be kept for each sender, these messages included; 0 is no limit.
+    """
 
     groups: Sequence[tuple[str, Sequence[Envelope]]]
     minted: bool = False
     known: Mapping[tuple[str, str], Seen] | None = None
+    budget: int = 0
 
     def __post_init__(self) -> None:
         _check_groups(self.groups)
@@ -143,6 +161,7 @@ class Publish(Command):
     envelopes: Sequence[Envelope]
     minted: bool = False
     known: Mapping[tuple[str, str], Seen] | None = None
+    budget: int = 0
 
     def __post_init__(self) -> None:
         _address(self.topic, "topic")
@@ -183,6 +202,7 @@ class Expect(Command):
 
     mailbox: str
     correlation_id: str
+    budget: int = 0
 
     def __post_init__(self) -> None:
         self.mailbox = _address(self.mailbox)
@@ -239,6 +259,7 @@ class Settle(Command):
     groups: Sequence[tuple[str, Sequence[Envelope]]]
     minted: bool = False
     known: Mapping[tuple[str, str], Seen] | None = None
+    budget: int = 0
 
     def __post_init__(self) -> None:
         self.token = whole(self.token, "token", 0, TOKEN_MAX)

@@ -8,7 +8,8 @@ from typing import Literal
 import msgspec
 
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.records import Failure
+from relaymesh.kernel.records import Failure, failures_size
+from relaymesh.kernel.settings import MailboxSettings
 
 LetterStatus = Literal["pending", "redriven"]
 
@@ -27,11 +28,70 @@ class DeadLetter(msgspec.Struct, array_like=True, frozen=True, gc=False):
     redrives: int
     failures: list[Failure]
     status: LetterStatus = "pending"
+    payer: str = ""
+    """To whom it is charged; empty for its sender."""
 
     @property
     def code(self) -> str:
         """The error code of the last failure, or the reason when nothing was ever tried."""
         return self.failures[-1].code if self.failures else self.reason
+
+    @property
+    def size(self) -> int:
+        """What it counts for against its mailbox's budget for dead letters."""
+        return self.envelope.size + failures_size(self.failures)
+
+
+class Shelf:
+    """The dead letters of one mailbox, in the order in which they died, and what they amount to."""
+
+    __slots__ = ("letters", "pending", "pending_bytes", "redriven", "redriven_bytes")
+
+    def __init__(self) -> None:
+        self.letters: dict[int, DeadLetter] = {}
+        self.pending = 0
+        self.pending_bytes = 0
+        self.redriven = 0
+        self.redriven_bytes = 0
+
+    def count(self, letter: DeadLetter, sign: int) -> None:
+        if letter.status == "pending":
+            self.pending += sign
+            self.pending_bytes += sign * letter.size
+        else:
+            self.redriven += sign
+            self.redriven_bytes += sign * letter.size
+
+    def room_for(self, letters: int, size: int, settings: MailboxSettings) -> bool:
+        """Whether so many more may be pending. Redriven letters are in nobody's way: they make room."""
+        return (
+            self.pending + letters <= settings.dead_letters_max
+            and self.pending_bytes + size <= settings.dead_letter_bytes_max
+        )
+
+    def full(self, settings: MailboxSettings) -> bool:
+        return (
+            self.pending >= settings.dead_letters_max or self.pending_bytes >= settings.dead_letter_bytes_max
+        )
+
+    def surplus(self, settings: MailboxSettings) -> list[int]:
+        """The oldest redriven letters that must go so that all that are kept fit the budget."""
+        count = self.pending + self.redriven - settings.dead_letters_max
+        size = self.pending_bytes + self.redriven_bytes - settings.dead_letter_bytes_max
+        gone: list[int] = []
+        if not self.redriven or (count <= 0 and size <= 0):
+            return gone
+        for letter in self.letters.values():
+            if count <= 0 and size <= 0:
+                break
+            if letter.status == "redriven":
+                gone.append(letter.dead_sequence)
+                count -= 1
+                size -= letter.size
+        return gone
+
+
+_NONE = Shelf()
 
 
 class DeadLetters:
@@ -40,34 +100,43 @@ class DeadLetters:
     __slots__ = ("_by_mailbox", "count")
 
     def __init__(self) -> None:
-        self._by_mailbox: dict[str, dict[int, DeadLetter]] = {}
+        self._by_mailbox: dict[str, Shelf] = {}
         self.count = 0
 
     def add(self, letter: DeadLetter) -> None:
-        self._by_mailbox.setdefault(letter.mailbox, {})[letter.dead_sequence] = letter
+        shelf = self._by_mailbox.get(letter.mailbox)
+        if shelf is None:
+            shelf = self._by_mailbox[letter.mailbox] = Shelf()
+        shelf.letters[letter.dead_sequence] = letter
+        shelf.count(letter, 1)
         self.count += letter.status == "pending"
 
+    def of(self, mailbox: str) -> Shelf:
+        """The letters of one mailbox, to be looked at."""
+        return self._by_mailbox.get(mailbox, _NONE)
+
     def find(self, mailbox: str, dead_sequence: int) -> DeadLetter | None:
-        return self._by_mailbox.get(mailbox, {}).get(dead_sequence)
+        return self.of(mailbox).letters.get(dead_sequence)
 
     def mark_redriven(self, letter: DeadLetter) -> None:
         """A redriven letter stays, at its place, so that redriving it again finds it done."""
         self.count -= letter.status == "pending"
         redriven = msgspec.structs.replace(letter, status="redriven")
-        self._by_mailbox[letter.mailbox][letter.dead_sequence] = redriven
+        shelf = self._by_mailbox[letter.mailbox]
+        shelf.letters[letter.dead_sequence] = redriven
+        shelf.count(letter, -1)
+        shelf.count(redriven, 1)
 
     def remove(self, mailbox: str, dead_sequence: int) -> DeadLetter | None:
-        letters = self._by_mailbox.get(mailbox, {})
-        letter = letters.pop(dead_sequence, None)
+        shelf = self.of(mailbox)
+        letter = shelf.letters.pop(dead_sequence, None)
         if letter is not None:
+            shelf.count(letter, -1)
             self.count -= letter.status == "pending"
-            if not letters:
+            if not shelf.letters:
                 del self._by_mailbox[mailbox]
         return letter
 
-    def pending_in(self, mailbox: str) -> int:
-        return sum(1 for letter in self._by_mailbox.get(mailbox, {}).values() if letter.status == "pending")
-
     def __iter__(self) -> Iterator[DeadLetter]:
-        for letters in self._by_mailbox.values():
-            yield from letters.values()
+        for shelf in self._by_mailbox.values():
+            yield from shelf.letters.values()

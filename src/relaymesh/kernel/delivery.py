@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relaymesh.errors import Closed
+from relaymesh.errors import Closed, OverBudget
+from relaymesh.kernel.charges import expectation_size
 from relaymesh.kernel.commands import Expect, Forgo, Receive, Unexpect
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import READY, Entry, Lease
@@ -12,6 +13,9 @@ from relaymesh.kernel.mailbox import Mailbox, Waiter
 from relaymesh.kernel.parcel import Parcel, sequences_of
 from relaymesh.kernel.records import Granted
 from relaymesh.kernel.step import Delivered
+
+EXPECTATIONS_MAX = 10_000
+"""Correlation ids that one mailbox may expect at a time."""
 
 
 def receive(decision: Decision, command: Receive) -> bool:
@@ -134,12 +138,23 @@ def _grant(
 
 
 def expect(decision: Decision, command: Expect) -> None:
-    decision.mailbox(command.mailbox).expected.setdefault(command.correlation_id, [])
+    mailbox, id = decision.mailbox(command.mailbox), command.correlation_id
+    if id in mailbox.expected:
+        return
+    if len(mailbox.expected) >= EXPECTATIONS_MAX:
+        raise OverBudget(f"{mailbox.address} waits for {EXPECTATIONS_MAX} answers already")
+    charges, size = decision.state.charges, expectation_size(id)
+    charges.require(mailbox.address, size, command.budget)
+    charges.add(mailbox.address, size)
+    mailbox.expected[id] = []
 
 
 def unexpect(decision: Decision, command: Unexpect) -> None:
     """Nobody asks any more: answers that came are ordinary messages."""
     mailbox = decision.mailbox(command.mailbox)
-    for entry in mailbox.expected.pop(command.correlation_id, []):
+    if command.correlation_id not in mailbox.expected:
+        return
+    decision.state.charges.add(mailbox.address, -expectation_size(command.correlation_id))
+    for entry in mailbox.expected.pop(command.correlation_id):
         if entry.state == READY:
             decision.state.offer(mailbox, entry)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.records import Failure
+from relaymesh.kernel.records import Failure, failures_size
 
 if TYPE_CHECKING:
     from relaymesh.kernel.lane import Lane
     from relaymesh.kernel.parcel import Parcel
 
+FAILURES_MAX = 32
+"""Failures kept with a message."""
 DELAYED, READY, LEASED, SETTLED = range(4)
 STATE_NAMES = ("delayed", "ready", "leased", "settled")
 
@@ -72,6 +74,12 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     """Volatile. Under which priority it stands among the ready, or 1 while it waits in its lane."""
 
     @property
+    def size(self) -> int:
+        """What it counts for against its mailbox's capacity in bytes: the message and its failures."""
+        size = self.envelope.size
+        return size + failures_size(self.failures) if self.failures else size
+
+    @property
     def scheduled_at(self) -> int:
         """When it was to be delivered according to its receipt, forced or not."""
         return self.accepted_at + max(0, self.envelope.delay_ms)
@@ -81,6 +89,15 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         """When it expires if still pending; 0 for never."""
         ttl = self.envelope.ttl_ms
         return self.due_at + ttl if ttl else 0
+
+
+def with_failure(failures: list[Failure] | None, failure: Failure) -> list[Failure]:
+    """One failure more: of many the first stays, and the last. Their attempts tell which are missing."""
+    if not failures:
+        return [failure]
+    if len(failures) < FAILURES_MAX:
+        return [*failures, failure]
+    return [failures[0], *failures[2 - FAILURES_MAX :], failure]
 
 
 class Lease(msgspec.Struct, gc=False, eq=False):

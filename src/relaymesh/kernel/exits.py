@@ -14,7 +14,7 @@ from relaymesh.kernel.leases import give_back
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.moment import iso
 from relaymesh.kernel.parcel import Parcel, sequences_of
-from relaymesh.kernel.records import Accepted, Acked, DeadLettered, Dropped, Failure
+from relaymesh.kernel.records import Accepted, Acked, DeadLettered, DeadLettersPurged, Dropped, Failure
 from relaymesh.kernel.step import Ended
 
 TTL_EXPIRED = "ttl_expired"
@@ -47,6 +47,14 @@ def bury(
     for i, entry in enumerate(entries):
         failure = failures[i] if failures else Failure(entry.attempts, decision.now, reason)
         refused(decision, mailbox.address, entry, failure, "dead_letter", alert)
+    forget_redriven(decision, mailbox.address)
+
+
+def forget_redriven(decision: Decision, address: str) -> None:
+    """Purge the oldest redriven letters of a mailbox that keeps more than its budget for dead letters."""
+    mailbox = decision.state.mailboxes.get(address)
+    if mailbox is not None and (gone := decision.state.letters.of(address).surplus(mailbox.settings)):
+        decision.emit(DeadLettersPurged(len(gone), decision.now, address, gone))
 
 
 def finish(decision: Decision, address: str, parts: Sequence[Entry | Parcel]) -> None:
@@ -103,9 +111,12 @@ def _error(failure: Failure) -> dict[str, str]:
 
 
 def notify(decision: Decision, receiver: str, envelope: Envelope, failure: Failure | None) -> None:
-    """Put `ack` or `nack` into the sender's mailbox, which need not have room for it."""
+    """Put `ack` or `nack` into the sender's mailbox, which need not have room for it.
+
+    Another mailbox, named by `reply_to`, must have: it did not ask.
+    """
     mailbox = decision.state.mailboxes.get(envelope.reply_to or envelope.sender)
-    if mailbox is None:
+    if mailbox is None or (mailbox.address != envelope.sender and not mailbox.room_for(1, 0)):
         return
     content: dict[str, object] = {
         "originalMessageId": envelope.id,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from relaymesh.errors import InvalidSettings, NotFound
 from relaymesh.kernel import gate
+from relaymesh.kernel.charges import MAILBOX_BYTES, subscriptions_of
 from relaymesh.kernel.commands import (
     ForceDelayed,
     OpenMailbox,
@@ -175,6 +178,10 @@ def open_mailbox(decision: Decision, command: OpenMailbox) -> None:
     """Open it, or change its settings. Without settings an existing mailbox stays as it is."""
     mailbox = decision.state.mailboxes.get(command.mailbox)
     settings = command.settings
+    if mailbox is None:
+        decision.state.charges.require(command.mailbox, MAILBOX_BYTES, command.budget)
+    elif settings is not None and not command.may_reject and _is_subscription(decision, mailbox):
+        settings = _patient(settings, mailbox)
     if mailbox is None or (settings is not None and settings != mailbox.settings):
         decision.emit(MailboxOpened(1, decision.now, command.mailbox, settings or MailboxSettings()))
     decision.after_sync()
@@ -184,9 +191,26 @@ def subscribe(decision: Decision, command: Subscribe) -> None:
     state = decision.state
     mailbox = state.mailboxes.get(command.mailbox)
     subscribed = state.subscriptions.pattern_of(command.mailbox) == command.pattern
-    if mailbox is None or not subscribed or mailbox.settings != command.settings:
-        decision.emit(Subscribed(1, decision.now, command.pattern, command.mailbox, command.settings))
+    settings = command.settings
+    if not command.may_reject:
+        settings = _patient(settings, mailbox if subscribed else None)
+    if mailbox is None and command.owner:
+        state.charges.require(subscriptions_of(command.owner), MAILBOX_BYTES, command.budget)
+    asked = (settings, command.owner, command.budget if command.owner else 0)
+    if mailbox is None or not subscribed or asked != (mailbox.settings, mailbox.owner, mailbox.owner_budget):
+        decision.emit(Subscribed(1, decision.now, command.pattern, command.mailbox, *asked))
     decision.after_sync()
+
+
+def _is_subscription(decision: Decision, mailbox: Mailbox) -> bool:
+    return decision.state.subscriptions.pattern_of(mailbox.address) is not None
+
+
+def _patient(settings: MailboxSettings, mailbox: Mailbox | None) -> MailboxSettings:
+    """Settings under which a full subscription refuses nobody, unless it has exactly these already."""
+    if settings.overflow != "reject" or (mailbox is not None and mailbox.settings == settings):
+        return settings
+    return msgspec.structs.replace(settings, overflow="dead_letter")
 
 
 def unsubscribe(decision: Decision, command: Unsubscribe) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from operator import attrgetter
 
 import msgspec
 
 from relaymesh.kernel.breaker import Breaker
+from relaymesh.kernel.charges import subscriptions_of
 from relaymesh.kernel.entry import DELAYED, READY, Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
@@ -34,6 +36,8 @@ class Counters(msgspec.Struct, array_like=True, gc=False):
     dead: int = 0
     expired: int = 0
     redriven: int = 0
+    skipped: int = 0
+    """Messages published while its subscription was suspended. They never were in this mailbox."""
 
 
 class Waiter(msgspec.Struct, eq=False):
@@ -64,6 +68,8 @@ class Mailbox:
         "halted",
         "lanes",
         "leased",
+        "owner",
+        "owner_budget",
         "rate",
         "ready",
         "settings",
@@ -73,8 +79,12 @@ class Mailbox:
     def __init__(self, address: str, settings: MailboxSettings) -> None:
         self.address = address
         self.settings = settings
+        self.owner = ""
+        """Of a subscription: the agent that pays for what is in it. Empty: the senders do."""
+        self.owner_budget = 0
         self.entries = Entries()
         self.bytes = 0
+        """What its entries count for: see `Entry.size`."""
         self.by_priority = [0] * 6
         self.leased = 0
         self.delayed = 0
@@ -115,6 +125,23 @@ class Mailbox:
         return (
             len(self.entries) + messages <= settings.capacity and self.bytes + size <= settings.capacity_bytes
         )
+
+    def fit(self, new: Sequence[Envelope]) -> int:
+        """How many of these, from the first, find room."""
+        size = 0
+        for i, envelope in enumerate(new):
+            size += envelope.size
+            if not self.room_for(i + 1, size):
+                return i
+        return len(new)
+
+    @property
+    def payer(self) -> str:
+        """Who pays for what is here, if not the senders: the account of its owner's subscriptions.
+
+        It is an account of its own, so that what others publish never eats up what the owner may send.
+        """
+        return subscriptions_of(self.owner) if self.owner else ""
 
     @property
     def takes_parcels(self) -> bool:

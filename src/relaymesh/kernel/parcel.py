@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from weakref import ref
 
 from relaymesh.kernel.entry import LEASED, READY, Entry, Grant, Lease
-from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.envelope import Envelope, size_of
 
 PARCEL_MIN = 2
 """A batch of fewer messages is not worth a parcel."""
@@ -48,6 +48,7 @@ class Parcel:
         "_leases",
         "accepted_at",
         "admitted",
+        "bytes",
         "count",
         "envelopes",
         "first",
@@ -55,6 +56,7 @@ class Parcel:
         "leased",
         "priority",
         "queued",
+        "sender",
         "token",
         "ttl_ms",
         "unpacked",
@@ -74,6 +76,10 @@ class Parcel:
         self.admitted = admitted
         self.count = len(envelopes)
         self.envelopes = envelopes
+        self.bytes = size_of(envelopes)
+        senders = {envelope.sender for envelope in envelopes}
+        self.sender = senders.pop() if len(senders) == 1 else None
+        """Of all of them; None when they have several."""
         self.priority = envelopes[0].priority
         self.ttl_ms = envelopes[0].ttl_ms
         self.queued = 0
@@ -104,10 +110,6 @@ class Parcel:
         return [envelope.id for envelope in self.envelopes]
 
     @property
-    def bytes(self) -> int:
-        return sum([len(envelope.content) for envelope in self.envelopes])
-
-    @property
     def ready_sequence(self) -> int:
         """The last event that made one of them deliverable."""
         return self.first + self.count - 1
@@ -122,6 +124,7 @@ class Parcel:
         del self.envelopes[:count]
         self.first += count
         self.count -= count
+        self.bytes -= front.bytes
         home.enter(front)
         return front
 

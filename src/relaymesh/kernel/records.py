@@ -18,6 +18,9 @@ import msgspec
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.settings import MailboxSettings
 
+FAILURE_BYTES = 128
+"""What a failure takes beside its texts."""
+
 
 class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What all records begin with: how many events, and when (mesh time, ms)."""
@@ -35,6 +38,19 @@ class Failure(msgspec.Struct, array_like=True, frozen=True, gc=False):
     reason: str = ""
     stack: str = ""
 
+    @property
+    def size(self) -> int:
+        """What it counts for while it is kept with a message: the bytes of its texts, and 128."""
+        return FAILURE_BYTES + sum([_bytes(text) for text in (self.code, self.reason, self.stack)])
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def failures_size(failures: list[Failure] | None) -> int:
+    return sum([failure.size for failure in failures]) if failures else 0
+
 
 class EpochStarted(Record, tag=1, frozen=True):
     """A process opened this partition; tokens it issues carry this epoch."""
@@ -51,11 +67,17 @@ class MailboxOpened(Record, tag=2, frozen=True):
 
 
 class Subscribed(Record, tag=3, frozen=True):
-    """Messages on topics that match `pattern` also go to `mailbox`."""
+    """Messages on topics that match `pattern` also go to `mailbox`.
+
+    `owner` is the agent that pays for what is kept in it, up to `owner_budget` bytes of all it pays for (0:
+    no limit); without an owner the senders pay.
+    """
 
     pattern: str
     mailbox: str
     settings: MailboxSettings
+    owner: str = ""
+    owner_budget: int = 0
 
 
 class Unsubscribed(Record, tag=4, frozen=True):
@@ -170,6 +192,19 @@ class Completed(Record, tag=16, frozen=True):
     sequences: list[int]
 
 
+class Suspended(Record, tag=17, frozen=True):
+    """A subscription gets nothing from here on: a publish skips it. What it holds stays as it is."""
+
+    mailbox: str
+    reason: str
+
+
+class Resumed(Record, tag=18, frozen=True):
+    """A suspended subscription gets what is published from here on."""
+
+    mailbox: str
+
+
 class AgentRegistered(Record, tag=128, frozen=True):
     """An agent joined, or what it says of itself changed. `role` is empty when it declared none.
 
@@ -201,5 +236,7 @@ AnyRecord = (
     | Reprioritised
     | DelayedForced
     | Completed
+    | Suspended
+    | Resumed
     | AgentRegistered
 )

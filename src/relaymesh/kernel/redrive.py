@@ -7,6 +7,7 @@ from relaymesh.kernel.commands import PurgeDeadLetters, Redrive
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.exits import forget_redriven
 from relaymesh.kernel.records import DeadLettersPurged, Redriven
 
 
@@ -32,6 +33,8 @@ def redrive(decision: Decision, command: Redrive) -> list[int | None]:
         decision.emit(
             Redriven(1, decision.now, letter.mailbox, letter.dead_sequence, target, envelopes[name])
         )
+    for mailbox in dict.fromkeys(mailbox for mailbox, _ in command.letters):
+        forget_redriven(decision, mailbox)
     decision.after_sync()
     return sequences
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from relaymesh.errors import NotFound
 from relaymesh.kernel.address import name_of
+from relaymesh.kernel.charges import MAILBOX_BYTES
 from relaymesh.kernel.commands import DrainAgent, RegisterAgent
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.records import AgentRegistered, MailboxOpened
@@ -19,6 +20,7 @@ def register(decision: Decision, command: RegisterAgent) -> Registration:
     """Open the agent's mailbox if it has none, and note what it says. Answers its registration."""
     state, agent = decision.state, command.agent
     if agent not in state.mailboxes:
+        state.charges.require(agent, MAILBOX_BYTES, command.budget)
         decision.emit(MailboxOpened(1, decision.now, agent, command.settings or MailboxSettings()))
     known = state.agents.get(agent)
     said = (command.role, command.capabilities, command.protocol, command.metadata, False)

@@ -41,7 +41,7 @@ class MailboxSettings(msgspec.Struct, array_like=True, frozen=True, gc=False, om
     capacity: int = 100_000
     """Messages it may hold, unsettled. Raising it costs about 700 bytes of memory a message."""
     capacity_bytes: int = 268_435_456
-    """Bytes of content it may hold, unsettled (256 MiB)."""
+    """Bytes it may hold, unsettled: content, unknown fields (`extra`), texts of failures (256 MiB)."""
     schedule: ScheduleName = "weighted"
     """Which goes first: `weighted` 8:3:1 over the tiers, `strict` by priority, `fifo` by arrival."""
     max_consecutive_high: int = 100
@@ -86,6 +86,10 @@ class MailboxSettings(msgspec.Struct, array_like=True, frozen=True, gc=False, om
     """Deliveries a second, retries included; 0 is no limit."""
     rate_burst: int = 0
     """Deliveries at once when it was quiet before; 0 is one second's worth, and at least one."""
+    dead_letters_max: int = 100_000
+    """Dead letters that may wait here for a redrive or a purge; beyond, sends to it are refused."""
+    dead_letter_bytes_max: int = 268_435_456
+    """Bytes of content and failures of those (256 MiB). Redriven letters are kept while there is room."""
 
     def __post_init__(self) -> None:
         for name, (least, most) in WHOLE_BOUNDS.items():
@@ -111,6 +115,8 @@ class MailboxSettings(msgspec.Struct, array_like=True, frozen=True, gc=False, om
 WHOLE_BOUNDS: dict[str, tuple[int, int]] = {
     "capacity": (1, COUNT_MAX),
     "capacity_bytes": (1, BYTES_MAX),
+    "dead_letters_max": (1, COUNT_MAX),
+    "dead_letter_bytes_max": (1, BYTES_MAX),
     "max_consecutive_high": (1, COUNT_MAX),
     "lease_ms": (0, LEASE_MS_MAX),
     "backoff_ms_base": (0, BACKOFF_MS_MAX),

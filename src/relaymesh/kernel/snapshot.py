@@ -52,6 +52,10 @@ class MailboxPiece(Piece, tag=2, frozen=True):
     counters: Counters
     halted: list[tuple[int, str]]
     pattern: str | None = None
+    owner: str = ""
+    owner_budget: int = 0
+    suspended: str | None = None
+    """Why the subscription is suspended; None while it is not."""
 
 
 class Held(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -130,6 +134,9 @@ class Snapshot:
                 msgspec.structs.replace(box.counters),
                 list(box.halted.items()),
                 state.subscriptions.pattern_of(box.address),
+                box.owner,
+                box.owner_budget,
+                state.subscriptions.suspended(box.address),
             )
             for box in state.mailboxes.values()
         ]
@@ -228,8 +235,11 @@ def _restore_piece(state: State, piece: AnyPiece, grants: Grants) -> None:
             mailbox = state.mailboxes[piece.address] = Mailbox(piece.address, piece.settings)
             mailbox.counters = msgspec.structs.replace(piece.counters)
             mailbox.halted = dict(piece.halted)
+            mailbox.owner, mailbox.owner_budget = piece.owner, piece.owner_budget
             if piece.pattern is not None:
                 state.subscriptions.add(piece.address, piece.pattern)
+            if piece.suspended is not None:
+                state.subscriptions.suspend(piece.address, piece.suspended)
         case EntriesPiece():
             _restore_entries(state, state.mailboxes[piece.mailbox], piece.entries, grants)
         case SeenPiece():
@@ -270,7 +280,7 @@ def _restore_entries(
         if piece.held is not None:
             _restore_lease(mailbox, entry, piece.held, grants)
         mailbox.entries[entry.sequence] = entry
-        mailbox.bytes += len(entry.envelope.content)
+        mailbox.bytes += entry.size
         mailbox.by_priority[entry.priority] += 1
         if entry.state == DELAYED and entry.ready_at == entry.due_at:
             mailbox.delayed += 1

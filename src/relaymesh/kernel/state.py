@@ -11,6 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from relaymesh.kernel.charges import (
+    MAILBOX_BYTES,
+    MESSAGE_BYTES,
+    Charges,
+    expectation_size,
+    one_payer,
+    payer_of,
+)
 from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters
 from relaymesh.kernel.dedup import Admitted, Seen, digest_of
 from relaymesh.kernel.entry import (
@@ -22,6 +30,7 @@ from relaymesh.kernel.entry import (
     Entry,
     Grant,
     Lease,
+    with_failure,
 )
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
@@ -38,14 +47,18 @@ from relaymesh.kernel.records import (
     DelayedForced,
     Dropped,
     EpochStarted,
+    Failure,
     Granted,
     MailboxOpened,
     Published,
     Redriven,
     Reprioritised,
+    Resumed,
     Returned,
     Subscribed,
+    Suspended,
     Unsubscribed,
+    failures_size,
 )
 from relaymesh.kernel.registration import Registration, registration_of
 from relaymesh.kernel.timers import DueTimes, Expiry, LeaseClock, Wakes
@@ -77,6 +90,8 @@ class State:
         """By token. Volatile, as every index: while replaying, an entry alone knows its lease."""
         self.admitted = Admitted()
         self.letters = DeadLetters()
+        self.charges = Charges()
+        """Volatile. What everything here costs, and whom."""
 
         self.live = False
         self.stopped = False
@@ -107,6 +122,8 @@ class State:
             Reprioritised: self._reprioritised,
             DelayedForced: self._delayed_forced,
             Completed: self._completed,
+            Suspended: self._suspended,
+            Resumed: self._resumed,
             AgentRegistered: self._agent_registered,
         }
 
@@ -128,8 +145,12 @@ class State:
         self.leases = {}
         self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock(self.leases)
         self.wakes = Wakes()
+        self.charges = Charges()
+        for letter in self.letters:
+            self._charge_letter(letter, 1)
         for mailbox in self.mailboxes.values():
             mailbox.entries.unpack()
+            self._charge_mailbox(mailbox, 1)
             for entry in mailbox.entries.values():
                 if entry.lease is not None:
                     self._index(entry.lease)
@@ -141,6 +162,36 @@ class State:
             mailbox.rebuild()
             mailbox.limit_anew()
             self.expiry.add(mailbox, list(mailbox.entries.values()))
+
+    # -- charges (volatile) -------------------------------------------------------------------
+
+    def _charge_mailbox(self, mailbox: Mailbox, sign: int) -> None:
+        """The mailbox and everything in it, expectations too: charged, or given back."""
+        self.charges.add(mailbox.payer or mailbox.address, sign * MAILBOX_BYTES)
+        self._charge(mailbox, list(mailbox.entries.values()), mailbox.bytes, sign)
+        for correlation_id in mailbox.expected:
+            self.charges.add(mailbox.address, sign * expectation_size(correlation_id))
+
+    def _charge(self, mailbox: Mailbox, entries: list[Entry], size: int, sign: int) -> None:
+        """Entries of the mailbox, together of this size."""
+        payer = one_payer(entries, mailbox.address, mailbox.payer)
+        if payer is not None:
+            self.charges.add(payer, sign * (size + len(entries) * MESSAGE_BYTES))
+            return
+        for entry in entries:
+            payer = payer_of(entry.envelope, mailbox.address, mailbox.payer)
+            self.charges.add(payer, sign * (entry.size + MESSAGE_BYTES))
+
+    def _charge_parcel(self, mailbox: Mailbox, parcel: Parcel, sign: int) -> None:
+        payer = mailbox.payer or parcel.sender
+        if payer is not None:
+            self.charges.add(payer, sign * (parcel.bytes + parcel.count * MESSAGE_BYTES))
+            return
+        for envelope in parcel.envelopes:
+            self.charges.add(envelope.sender, sign * (envelope.size + MESSAGE_BYTES))
+
+    def _charge_letter(self, letter: DeadLetter, sign: int) -> None:
+        self.charges.add(letter.payer or letter.envelope.sender, sign * (letter.size + MESSAGE_BYTES))
 
     def _index(self, lease: Lease) -> None:
         self.leases[lease.token] = lease
@@ -163,6 +214,8 @@ class State:
         mailbox = self.mailboxes.get(record.mailbox)
         if mailbox is None:
             self.mailboxes[record.mailbox] = Mailbox(record.mailbox, record.settings)
+            if self.live:
+                self.charges.add(record.mailbox, MAILBOX_BYTES)
             return
         before = mailbox.settings
         mailbox.configure(record.settings)
@@ -175,10 +228,26 @@ class State:
     def _subscribed(self, record: Subscribed) -> None:
         self._mailbox_opened(MailboxOpened(1, record.at, record.mailbox, record.settings))
         self.subscriptions.add(record.mailbox, record.pattern)
+        mailbox = self.mailboxes[record.mailbox]
+        mailbox.owner_budget = record.owner_budget
+        if mailbox.owner != record.owner:
+            if self.live:
+                self._charge_mailbox(mailbox, -1)
+            mailbox.owner = record.owner
+            if self.live:
+                self._charge_mailbox(mailbox, 1)
 
     def _unsubscribed(self, record: Unsubscribed) -> None:
         self.subscriptions.remove(record.mailbox)
-        del self.mailboxes[record.mailbox]
+        mailbox = self.mailboxes.pop(record.mailbox)
+        if self.live:
+            self._charge_mailbox(mailbox, -1)
+
+    def _suspended(self, record: Suspended) -> None:
+        self.subscriptions.suspend(record.mailbox, record.reason)
+
+    def _resumed(self, record: Resumed) -> None:
+        self.subscriptions.resume(record.mailbox)
 
     def _agent_registered(self, record: AgentRegistered) -> None:
         self.agents[record.mailbox] = registration_of(record, self.agents.get(record.mailbox))
@@ -204,6 +273,8 @@ class State:
             self.admitted.remember(target, envelope.id, seen)
         for address in route:
             self._come_in(self.mailboxes[address], record.envelopes, at, admitted=False)
+        for address in self.subscriptions.skipped(record.topic):
+            self.mailboxes[address].counters.skipped += record.count
         return route
 
     def _redriven(self, record: Redriven) -> int:
@@ -244,6 +315,7 @@ class State:
         mailbox.bytes += parcel.bytes
         mailbox.by_priority[parcel.priority] += parcel.count
         if self.live:
+            self._charge_parcel(mailbox, parcel, 1)
             mailbox.ready.push_parcel(parcel)
             self.want(mailbox)
             self.expiry.add_parcel(mailbox, parcel)
@@ -257,13 +329,15 @@ class State:
         size = 0
         for entry in entries:
             held[entry.sequence] = entry
-            size += len(entry.envelope.content)
+            envelope = entry.envelope
+            size += len(envelope.content) if envelope.extra is None else envelope.size
             by_priority[entry.priority] += 1
             if entry.state == DELAYED:
                 delayed.append(entry)
         mailbox.bytes += size
         mailbox.delayed += len(delayed)
         if self.live:
+            self._charge(mailbox, entries, size, 1)
             for entry in delayed:
                 self.due.add(mailbox, entry)
             mailbox.make_all_ready([e for e in entries if e.state == READY] if delayed else entries)
@@ -358,7 +432,7 @@ class State:
             self._let_go(mailbox, entry)
             failure = record.failures[i] if record.failures else None
             if failure is not None:
-                entry.failures = [*(entry.failures or ()), failure]
+                self._note_failure(mailbox, entry, failure)
             if not burned:
                 entry.attempts -= 1
             if record.cause == "deferred":
@@ -372,6 +446,14 @@ class State:
             mailbox.counters.deferred += record.count
         if self.live:
             self._wait_again(mailbox, record, by_lane)
+
+    def _note_failure(self, mailbox: Mailbox, entry: Entry, failure: Failure) -> None:
+        before = failures_size(entry.failures)
+        entry.failures = with_failure(entry.failures, failure)
+        more = failures_size(entry.failures) - before
+        mailbox.bytes += more
+        if self.live:
+            self.charges.add(payer_of(entry.envelope, mailbox.address, mailbox.payer), more)
 
     def _wait_again(self, mailbox: Mailbox, record: Returned, by_lane: dict[Lane, list[Entry]]) -> None:
         for lane, entries in by_lane.items():
@@ -415,7 +497,7 @@ class State:
                 self._leave_queue(mailbox, entry)
             del held[entry.sequence]
             envelope = entry.envelope
-            size += len(envelope.content)
+            size += entry.size if entry.failures or envelope.extra is not None else len(envelope.content)
             by_priority[entry.priority] -= 1
             if entry.state == DELAYED and entry.ready_at == entry.due_at:
                 mailbox.delayed -= 1
@@ -431,6 +513,7 @@ class State:
         if lanes:
             self.want(mailbox)
         if live:
+            self._charge(mailbox, entries, size, -1)
             self.expiry.settled(len(entries))
 
     def _settle_parcel(self, mailbox: Mailbox, parcel: Parcel) -> None:
@@ -445,6 +528,7 @@ class State:
         mailbox.leased -= parcel.count
         mailbox.by_priority[parcel.priority] -= parcel.count
         if self.live:
+            self._charge_parcel(mailbox, parcel, -1)
             assert parcel.grant is not None
             parcel.grant.held -= parcel.count
             leases = self.leases
@@ -490,7 +574,8 @@ class State:
             failures = list(entry.failures or ())
             failure = record.failures[i] if record.failures else None
             if failure is not None:
-                failures.append(failure)
+                failures = with_failure(failures, failure)
+            payer = payer_of(entry.envelope, mailbox.address, mailbox.payer)
             letter = DeadLetter(
                 mailbox=mailbox.address,
                 sequence=entry.sequence,
@@ -502,6 +587,7 @@ class State:
                 attempts=entry.attempts,
                 redrives=entry.redrives,
                 failures=failures,
+                payer="" if payer == entry.envelope.sender else payer,
             )
             if mailbox.settings.halt_on_dead_letter:
                 key = mailbox.lane_key(entry.envelope)
@@ -509,6 +595,8 @@ class State:
                     mailbox.halt(key, letter.dead_sequence, live=self.live)
             self.letters.add(letter)
             letters.append(letter)
+            if self.live:
+                self._charge_letter(letter, 1)
         self._settle(mailbox, entries)
         mailbox.counters.dead += record.count
         if record.reason == "ttl_expired":
@@ -519,6 +607,8 @@ class State:
         for dead_sequence in record.dead_sequences:
             letter = self.letters.remove(record.mailbox, dead_sequence)
             if letter is not None:
+                if self.live:
+                    self._charge_letter(letter, -1)
                 self._resume(letter)
 
     def _resume(self, letter: DeadLetter) -> None:

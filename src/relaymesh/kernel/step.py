@@ -70,6 +70,13 @@ class BreakerMoved(msgspec.Struct, frozen=True, gc=False):
     until: int
 
 
+class SubscriptionMoved(msgspec.Struct, frozen=True, gc=False):
+    """A subscription was suspended, or resumed: then `reason` is empty."""
+
+    mailbox: str
+    reason: str
+
+
 class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it leads back to it
     """Records, which must be durable BEFORE the result and the deliveries are released.
 
@@ -89,9 +96,9 @@ class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it 
     delivered: list[Delivered] | None = None
     ended: list[Ended] | None = None
     arrived: list[Arrived] | None = None
-    moved: list[BreakerMoved] | None = None
+    moved: list[BreakerMoved | SubscriptionMoved] | None = None
     freed: bool = False
     """Room appeared in some mailbox: senders that wait for it may try again."""
 
 
-__all__ = ["Arrived", "BreakerMoved", "Delivered", "Ended", "Entry", "Receipt", "Step"]
+__all__ = ["Arrived", "BreakerMoved", "Delivered", "Ended", "Entry", "Receipt", "Step", "SubscriptionMoved"]

@@ -10,11 +10,12 @@ from relaymesh.kernel.address import pattern_matches
 class Subscriptions:
     """Durable subscriptions, exact and wildcard. A route is worked out once and kept until they change."""
 
-    __slots__ = ("_patterns", "_routes")
+    __slots__ = ("_patterns", "_routes", "_suspended")
 
     def __init__(self) -> None:
         self._patterns: dict[str, str] = {}
         self._routes: dict[str, tuple[str, ...]] = {}
+        self._suspended: dict[str, str] = {}
 
     def add(self, mailbox: str, pattern: str) -> None:
         self._patterns[mailbox] = pattern
@@ -22,7 +23,25 @@ class Subscriptions:
 
     def remove(self, mailbox: str) -> None:
         self._patterns.pop(mailbox, None)
+        self._suspended.pop(mailbox, None)
         self._routes.clear()
+
+    def suspend(self, mailbox: str, reason: str) -> None:
+        """It gets nothing until it is resumed."""
+        self._suspended[mailbox] = reason
+        self._routes.clear()
+
+    def resume(self, mailbox: str) -> None:
+        self._suspended.pop(mailbox, None)
+        self._routes.clear()
+
+    def suspended(self, mailbox: str) -> str | None:
+        """Why it is suspended; None while it is not."""
+        return self._suspended.get(mailbox)
+
+    def skipped(self, topic: str) -> list[str]:
+        """The mailboxes that a publish to `topic` would reach if they were not suspended."""
+        return [box for box in self._suspended if pattern_matches(self._patterns[box], topic)]
 
     def pattern_of(self, mailbox: str) -> str | None:
         return self._patterns.get(mailbox)
@@ -31,7 +50,11 @@ class Subscriptions:
         """The mailboxes subscribed to `topic`, in the order in which they subscribed."""
         route = self._routes.get(topic)
         if route is None:
-            route = tuple(box for box, pattern in self._patterns.items() if pattern_matches(pattern, topic))
+            route = tuple(
+                box
+                for box, pattern in self._patterns.items()
+                if box not in self._suspended and pattern_matches(pattern, topic)
+            )
             if len(self._routes) >= 10_000:
                 self._routes.clear()
             self._routes[topic] = route
