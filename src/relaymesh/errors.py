@@ -163,7 +163,7 @@ class DeadLettersFull(Refused):
 
 
 class OverBudget(Refused):
-    """The mesh keeps as much for this sender as it may: messages not settled yet, dead letters, subscriptions."""
+    """The mesh keeps as much for this sender as it may: unsettled messages, dead letters, subscriptions."""
 
     code = "OVER_BUDGET"
     default_hint = (

@@ -21,6 +21,7 @@ def durable(state: State) -> dict[str, Any]:
         "unrouted": state.unrouted,
         "subscriptions": list(state.subscriptions),
         "agents": list(state.agents.items()),
+        "suspended": {address: state.subscriptions.suspended(address) for address in state.mailboxes},
         "mailboxes": {address: _mailbox(mailbox) for address, mailbox in state.mailboxes.items()},
         "letters": [msgspec.to_builtins(letter) for letter in state.letters],
         "dead": state.letters.count,
@@ -30,6 +31,7 @@ def durable(state: State) -> dict[str, Any]:
 def _mailbox(mailbox: Mailbox) -> dict[str, Any]:
     return {
         "settings": mailbox.settings,
+        "owner": (mailbox.owner, mailbox.owner_budget),
         "counters": msgspec.to_builtins(mailbox.counters),
         "halted": dict(mailbox.halted),
         "bytes": mailbox.bytes,

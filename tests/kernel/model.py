@@ -42,7 +42,11 @@ SETTINGS: dict[str, Any] = {
     "delivery_semantics": "at_least_once",
     "overflow": "reject",
     "contract": None,
+    "dead_letters_max": 100_000,
+    "dead_letter_bytes_max": 268_435_456,
 }
+MESSAGE_BYTES, MAILBOX_BYTES, FAILURE_BYTES, EXPECTATION_BYTES = 512, 4_096, 128, 512
+SUBSCRIPTIONS_MAX = 256
 
 
 class Refused(Exception):
@@ -75,12 +79,22 @@ class Message:
     redrives: int = 0
     completed: bool = False
     failures: list[str] = field(default_factory=list)
+    failure_bytes: int = 0
 
     token: int | None = None
+    holder: str = ""
     remote: bool = False
     lease_ms: int = 0
     deadline: int = 0
     deadline_set: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.content) + self.failure_bytes
+
+    def failed(self, code: str, text: str = "") -> None:
+        self.failures.append(code)
+        self.failure_bytes += FAILURE_BYTES + len(code) + len(text)
 
     def expires_at(self) -> int | None:
         return self.due_at + self.ttl_ms if self.ttl_ms else None
@@ -95,6 +109,7 @@ class Waiting:
     correlation_id: str | None
     remote: bool
     lease_ms: int
+    holder: str = "h"
 
 
 @dataclass(eq=False)
@@ -102,6 +117,9 @@ class Box:
     address: str
     settings: dict[str, Any]
     pattern: str | None = None
+    owner: str = ""
+    owner_budget: int = 0
+    suspended: str = ""
     messages: list[Message] = field(default_factory=list)
     counters: Counter[str] = field(default_factory=Counter)
     halted: dict[int, str] = field(default_factory=dict)
@@ -124,7 +142,7 @@ class Box:
         return None if message.task is None else f"task {message.task}"
 
     def room_for(self, sizes: list[int]) -> bool:
-        held = sum(len(message.content) for message in self.messages)
+        held = sum(message.size for message in self.messages)
         too_many = len(self.messages) + len(sizes) > self.settings["capacity"]
         too_big = held + sum(sizes) > self.settings["capacity_bytes"]
         return not too_many and not too_big
@@ -136,6 +154,7 @@ class Letter:
     dead_sequence: int
     message: Message
     reason: str
+    payer: str
     status: str = "pending"
 
 
@@ -207,7 +226,8 @@ class Model:
         ]
         for *_, token, box, message in sorted(over, key=lambda row: row[:3]):
             if message.token == token:
-                self.fail(box, message, "timeout")
+                text = f"no ack, nack or extend from {message.holder} before the lease ended"
+                self.fail(box, message, "timeout", text=text)
 
     def expire_messages(self) -> None:
         """Noticed by the second: at the end of the 1024 ms in which the TTL ends."""
@@ -221,9 +241,10 @@ class Model:
 
     # -- mailboxes
 
-    def open(self, address: str, settings: dict[str, Any] | None) -> None:
+    def open(self, address: str, settings: dict[str, Any] | None, budget: int = 0) -> None:
         box = self.boxes.get(address)
         if box is None:
+            self.require_budget({address: MAILBOX_BYTES}, budget)
             self.boxes[address] = Box(address, {**SETTINGS, **(settings or {})})
         elif settings is not None:
             self.configure(box, {**SETTINGS, **settings})
@@ -233,9 +254,74 @@ class Model:
         if (before["ordered"], before["schedule"]) != (settings["ordered"], settings["schedule"]):
             box.credits, box.high_run = [8, 3, 1], 0
 
-    def subscribe(self, pattern: str, address: str, settings: dict[str, Any]) -> None:
-        self.open(address, settings)
-        self.boxes[address].pattern = pattern
+    def subscribe(
+        self,
+        pattern: str,
+        address: str,
+        settings: dict[str, Any],
+        owner: str = "",
+        budget: int = 0,
+        *,
+        may_reject: bool = True,
+    ) -> None:
+        box = self.boxes.get(address)
+        wanted = {**SETTINGS, **settings}
+        if not may_reject and (box is None or box.settings != wanted):
+            wanted["overflow"] = "dead_letter"
+        if owner and (box is None or box.pattern != pattern):
+            self.require_budget({f"subscriptions of {owner}": MAILBOX_BYTES}, budget)
+        before = box and (box.settings, box.pattern, box.owner, box.owner_budget)
+        self.open(address, wanted)
+        box = self.boxes[address]
+        box.pattern, box.owner, box.owner_budget = pattern, owner, budget if owner else 0
+        if before != (wanted, box.pattern, box.owner, box.owner_budget):
+            box.suspended = ""
+
+    # -- what is kept, and who pays for it
+
+    def account(self, box: Box) -> str:
+        return f"subscriptions of {box.owner}" if box.owner else ""
+
+    def payer(self, box: Box, message: Message) -> str:
+        notice = message.type in ("ack", "nack")
+        return self.account(box) or (box.address if notice else message.sender)
+
+    def kept(self, payer: str) -> int:
+        kept = 0
+        for box in self.boxes.values():
+            if payer == (self.account(box) or box.address):
+                kept += MAILBOX_BYTES
+            if payer == box.address:
+                kept += sum(EXPECTATION_BYTES + 4 * len(id) for id in box.expected)
+            paid = [message for message in box.messages if self.payer(box, message) == payer]
+            kept += sum(message.size + MESSAGE_BYTES for message in paid)
+        letters = [letter.message for letter in self.letters if letter.payer == payer]
+        return kept + sum(message.size + MESSAGE_BYTES for message in letters)
+
+    def require_budget(self, asked: dict[str, int], budget: int) -> None:
+        if budget and any(self.kept(payer) + size > budget for payer, size in asked.items()):
+            raise Refused("OVER_BUDGET")
+
+    def pending_letters(self, box: Box) -> tuple[int, int]:
+        mine = [x for x in self.letters if x.mailbox == box.address and x.status == "pending"]
+        return len(mine), sum(letter.message.size for letter in mine)
+
+    def letters_full(self, box: Box) -> bool:
+        count, size = self.pending_letters(box)
+        return count >= box.settings["dead_letters_max"] or size >= box.settings["dead_letter_bytes_max"]
+
+    def forget_redriven(self, box: Box) -> None:
+        """The oldest of them go until all letters fit."""
+        mine = [letter for letter in self.letters if letter.mailbox == box.address]
+        for old in [letter for letter in mine if letter.status == "redriven"]:
+            size = sum(letter.message.size for letter in mine)
+            if (
+                len(mine) <= box.settings["dead_letters_max"]
+                and size <= box.settings["dead_letter_bytes_max"]
+            ):
+                return
+            mine.remove(old)
+            self.letters.remove(old)
 
     def unsubscribe(self, address: str) -> int:
         box = self.boxes.get(address)
@@ -253,26 +339,84 @@ class Model:
         return len(dropped)
 
     def route(self, topic: str) -> list[Box]:
+        """Also those that are suspended."""
         return [box for box in self.boxes.values() if box.pattern and covers(box.pattern, topic)]
+
+    def reach(self, topic: str, new: list[Message], budget: int) -> list[Box]:
+        """Who gets these. A subscription that can take none is suspended, until it has room again."""
+        asked: Counter[str] = Counter()
+        route = self.route(topic)
+        closed: dict[str, str] = {}
+        for box in [box for box in route if not box.suspended]:
+            closed[box.address] = self.obstacle(box, new, asked)
+        for box in [box for box in route if box.suspended]:
+            closed[box.address] = box.suspended
+            if self.relieved(box) and not self.obstacle(box, new, asked):
+                closed[box.address] = ""
+        reached = [box for box in route if not closed[box.address]]
+        for box in reached:
+            if box.settings["overflow"] == "reject" and not box.room_for([m.size for m in new]):
+                raise Refused("MAILBOX_FULL")
+        paid: Counter[str] = Counter()
+        for message in new:
+            paid[message.sender] += (message.size + MESSAGE_BYTES) * sum(not box.owner for box in reached)
+        self.require_budget({payer: size for payer, size in paid.items() if size}, budget)
+        for box in route:
+            box.suspended = closed[box.address]
+            box.counters["skipped"] += len(new) if box.suspended else 0
+        return reached
+
+    def obstacle(self, box: Box, new: list[Message], asked: Counter[str]) -> str:
+        account = self.account(box)
+        if account and box.owner_budget:
+            cost = sum(message.size + MESSAGE_BYTES for message in new)
+            if self.kept(account) + asked[account] + cost > box.owner_budget:
+                return "over_budget"
+            asked[account] += cost
+        if self.letters_full(box):
+            if box.settings["overflow"] == "reject":
+                raise Refused("DEAD_LETTERS_FULL")
+            return "dead_letters_full"
+        fit = [i for i in range(len(new)) if box.room_for([m.size for m in new[: i + 1]])]
+        over = new[len(fit) :]
+        if over and box.settings["overflow"] == "dead_letter":
+            count, size = self.pending_letters(box)
+            too_many = count + len(over) > box.settings["dead_letters_max"]
+            too_big = size + sum(message.size for message in over) > box.settings["dead_letter_bytes_max"]
+            return "dead_letters_full" if too_many or too_big else ""
+        return ""
+
+    def relieved(self, box: Box) -> bool:
+        count, size = self.pending_letters(box)
+        half = (box.settings["dead_letters_max"] / 2, box.settings["dead_letter_bytes_max"] / 2)
+        paid = self.kept(self.account(box)) if box.owner and box.owner_budget else 0
+        return count <= half[0] and size <= half[1] and paid <= box.owner_budget / 2
 
     # -- messages come in
 
-    def send(self, groups: list[tuple[str, list[Message]]]) -> list[tuple[str, bool, int, int]]:
+    def send(
+        self, groups: list[tuple[str, list[Message]]], budget: int = 0
+    ) -> list[tuple[str, bool, int, int]]:
         """Answers (id, duplicate, targets, due) for each. All or none."""
         fresh: list[tuple[str, list[Box], Message]] = []
         answers = []
         for address, messages in groups:
             answers += self.examine(address, [self.box(address)], messages, fresh)
             self.require_room(self.boxes[address], fresh)
+        asked: Counter[str] = Counter()
+        for _, _, message in fresh:
+            asked[message.sender] += message.size + MESSAGE_BYTES
+        self.require_budget(asked, budget)
         return self.let_in(fresh, answers, topic=False)
 
-    def publish(self, topic: str, messages: list[Message]) -> list[tuple[str, bool, int, int]]:
+    def publish(
+        self, topic: str, messages: list[Message], budget: int = 0
+    ) -> list[tuple[str, bool, int, int]]:
         fresh: list[tuple[str, list[Box], Message]] = []
-        boxes = self.route(topic)
+        boxes: list[Box] = []
         answers = self.examine(f"topic:{topic}", boxes, messages, fresh)
-        for box in boxes:
-            if box.settings["overflow"] == "reject":
-                self.require_room(box, fresh)
+        if fresh:
+            boxes += self.reach(topic, [message for *_, message in fresh], budget)
         return self.let_in(fresh, answers, topic=True)
 
     def examine(
@@ -298,6 +442,8 @@ class Model:
         sizes = [len(message.content) for _, boxes, message in fresh if box in boxes]
         if sizes and not box.room_for(sizes):
             raise Refused("MAILBOX_FULL")
+        if sizes and self.letters_full(box):
+            raise Refused("DEAD_LETTERS_FULL")
 
     def let_in(
         self,
@@ -451,7 +597,7 @@ class Model:
             assert message.due_at <= message.ready_at <= self.now, "never early"
             assert not self.is_expired(message)
             message.attempts += 1
-            message.token, message.remote = token, waiting.remote
+            message.token, message.remote, message.holder = token, waiting.remote, waiting.holder
             message.lease_ms = waiting.lease_ms or box.settings["lease_ms"] or LEASES_MS[message.priority]
             message.deadline, message.deadline_set = self.now + message.lease_ms, self.clock_ties
         box.counters["delivered"] += len(messages)
@@ -518,12 +664,12 @@ class Model:
         if until is None:
             return self.fail(box, message, code, retryable=retryable, delay_ms=delay_ms)
         if message.deferrals >= box.settings["max_deferrals"]:
-            message.failures.append(code)
+            message.failed(code)
             self.bury(box, [message], "deferred_too_often", code)
             return "dead_letter"
         later = self.later(box, message)
         self.end(box, message, code, "deferred")
-        message.failures.append(code)
+        message.failed(code)
         message.attempts -= 1
         message.deferrals += 1
         message.token, message.ready_at = None, max(until, self.now)
@@ -540,6 +686,7 @@ class Model:
         retryable: bool = True,
         delay_ms: int | None = None,
         alone: bool = False,
+        text: str = "",
     ) -> str:
         rules = {**RULES, **(box.settings["contract"] or {})}
         retries, exit = rules.get(code, rules["other"])
@@ -547,7 +694,7 @@ class Model:
         if retries:
             wishes = [message.max_retries, box.settings["max_retries"], retries]
             limit = next(wish for wish in wishes if wish is not None)
-        message.failures.append(code)
+        message.failed(code, text)
         if not retryable or message.attempts > limit:
             return self.give_up(box, message, code, exit, retryable=retryable and retries > 0)
         if delay_ms is None:
@@ -639,7 +786,8 @@ class Model:
                 back += self.later(box, message)
         for message in messages:
             dead_sequence = self.facts.deaths[box.address, message.sequence]
-            self.letters.append(Letter(box.address, dead_sequence, replace(message), reason))
+            payer = self.payer(box, message)
+            self.letters.append(Letter(box.address, dead_sequence, replace(message), reason, payer))
             lane = box.ordering(message)
             if box.settings["halt_on_dead_letter"] and lane is not None:
                 box.halted[dead_sequence] = lane
@@ -649,6 +797,8 @@ class Model:
         self.give_back(back)
         for message in messages:
             self.refuse(box, message, code or reason, "dead_letter")
+        if messages:
+            self.forget_redriven(box)
 
     def refuse(self, box: Box, message: Message, code: str, final_state: str) -> None:
         self.end(box, message, code, final_state)
@@ -710,6 +860,9 @@ class Model:
                 new.remove(found)
                 self.put_back(*found, sequence)
                 sequence += 1
+        for letter in letters:
+            if letter.mailbox in self.boxes:
+                self.forget_redriven(self.boxes[letter.mailbox])
         return done
 
     def put_back(self, letter: Letter, address: str, message: Message, sequence: int) -> None:
@@ -721,6 +874,7 @@ class Model:
         message.redrives = letter.message.redrives + 1
         message.attempts = message.deferrals = 0
         message.completed, message.failures, message.token = False, [], None
+        message.failure_bytes = 0
         message.priority, message.delay_ms = message.envelope_priority, 0
         box.messages.append(message)
         box.counters["accepted"] += 1
@@ -779,7 +933,8 @@ class Model:
             lost = [message for message in out if not message.remote]
             for message in lost:
                 if message not in behind:
-                    self.fail(box, message, "timeout", delay_ms=0, alone=True)
+                    text = f"{message.holder} stopped while it held the lease"
+                    self.fail(box, message, "timeout", delay_ms=0, alone=True, text=text)
             self.give_back([message for message in lost if message in behind])
         self.expire_leases()
         self.expire_messages()

@@ -96,6 +96,8 @@ box_settings = st.fixed_dictionaries(
         "delivery_semantics": st.sampled_from(["at_least_once"] * 4 + ["at_most_once"]),
         "overflow": st.sampled_from(["reject", "dead_letter", "dead_letter"]),
         "contract": contracts,
+        "dead_letters_max": st.sampled_from([1, 2, 4, 100]),
+        "dead_letter_bytes_max": st.sampled_from([300, 1_000, 100_000, 100_000]),
     },
 )
 message_fields = st.fixed_dictionaries(
@@ -112,6 +114,7 @@ message_fields = st.fixed_dictionaries(
 )
 agents = st.sampled_from([*AGENTS, *AGENTS[:2] * 2])
 codes = st.sampled_from(["other", "boom", "invalid", "rate_limited", "conflict", "fatal", "timeout"])
+budgets = st.sampled_from([0] * 8 + [6_000, 12_000])
 outcomes = st.sampled_from(["ack", "retry", "retry at once", "die", "drop", "release", "lose"])
 RETRY_DELAYS = {"retry": None, "retry at once": 0}
 Fields = dict[str, Any]
@@ -198,7 +201,7 @@ class KernelAndModel(RuleBasedStateMachine):
                     facts.deaths[record.mailbox, dead] = sequence + i
             sequence += record.count
         for delivered in step.delivered or ():
-            sequences = [lease.entry.sequence for lease in delivered.leases]
+            sequences = [lease.sequence for lease in delivered.leases]
             tokens = [lease.token for lease in delivered.leases]
             facts.delivered[self.names[id(delivered.waiter)]] = (sequences, tokens)
         return facts
@@ -245,7 +248,7 @@ class KernelAndModel(RuleBasedStateMachine):
         for delivered in step.delivered or ():
             for lease in delivered.leases:
                 assert delivered.written >= granted[lease.token], "the grant is written first"
-                assert ends >= delivered.synced > lease.entry.ready_sequence, "and what made it ready synced"
+                assert ends >= delivered.synced > lease.place.ready_sequence, "and what made it ready synced"
                 if self.kernel.state.leases.get(lease.token) is not lease:
                     assert delivered.synced == delivered.written, "at most once: settled and synced"
         if granted:
@@ -289,10 +292,10 @@ class KernelAndModel(RuleBasedStateMachine):
         self.subscribe("default/order.*:x", x)
         del self.history[:-1]
 
-    @rule(address=agents, chosen=st.none() | box_settings)
-    def open(self, address: str, chosen: Fields | None) -> None:
-        command = OpenMailbox(address, None if chosen is None else mailbox_settings(chosen))
-        self.perform(command, lambda: self.model.open(address, chosen))
+    @rule(address=agents, chosen=st.none() | box_settings, budget=st.sampled_from([0, 0, 0, 5_000]))
+    def open(self, address: str, chosen: Fields | None, budget: int = 0) -> None:
+        command = OpenMailbox(address, None if chosen is None else mailbox_settings(chosen), budget)
+        self.perform(command, lambda: self.model.open(address, chosen, budget))
 
     @rule(address=agents, role=st.sampled_from(["", "tester"]))
     def register(self, address: str, role: str) -> None:
@@ -300,11 +303,22 @@ class KernelAndModel(RuleBasedStateMachine):
         self.perform(RegisterAgent(address, role), lambda: self.model.open(address, None))
         assert self.kernel.state.agents[address].role == role
 
-    @rule(address=st.sampled_from(SUBSCRIPTIONS), chosen=box_settings)
-    def subscribe(self, address: str, chosen: Fields) -> None:
+    @rule(
+        address=st.sampled_from(SUBSCRIPTIONS),
+        chosen=box_settings,
+        owner=st.sampled_from(["", *AGENTS[:2]]),
+        budget=st.sampled_from([0, 10_000, 14_000]),
+        may_reject=st.booleans(),
+    )
+    def subscribe(
+        self, address: str, chosen: Fields, owner: str = "", budget: int = 0, may_reject: bool = True
+    ) -> None:
         pattern = address.partition(":")[0]
-        command = Subscribe(pattern, address, mailbox_settings(chosen))
-        self.perform(command, lambda: self.model.subscribe(pattern, address, chosen))
+        command = Subscribe(pattern, address, mailbox_settings(chosen), owner, budget, may_reject)
+        self.perform(
+            command,
+            lambda: self.model.subscribe(pattern, address, chosen, owner, budget, may_reject=may_reject),
+        )
 
     @rule(data=st.data())
     def unsubscribe(self, data: st.DataObject) -> None:
@@ -319,11 +333,13 @@ class KernelAndModel(RuleBasedStateMachine):
             st.tuples(agents, st.lists(message_fields, min_size=1, max_size=4)), min_size=1, max_size=2
         ),
         sender=agents,
+        budget=budgets,
     )
-    def send(self, groups: list[tuple[str, list[Fields]]], sender: str) -> None:
+    def send(self, groups: list[tuple[str, list[Fields]]], sender: str, budget: int = 0) -> None:
         letters = [(to, [envelope(fields, sender) for fields in part]) for to, part in groups]
         twins = [(to, [message(fields, sender) for fields in part]) for to, part in groups]
-        self.perform(Send(letters, known=self.stored()), lambda: self.model.send(twins))
+        command = Send(letters, known=self.stored(), budget=budget)
+        self.perform(command, lambda: self.model.send(twins, budget))
 
     @rule(fields=st.lists(message_fields, min_size=2, max_size=5), to=agents, data=st.data())
     def send_a_batch(self, fields: list[Fields], to: str, data: st.DataObject) -> None:
@@ -333,11 +349,23 @@ class KernelAndModel(RuleBasedStateMachine):
         self.send([(data.draw(st.sampled_from(there)), unique)], to)
 
     @rule(
-        topic=st.sampled_from(TOPICS), fields=st.lists(message_fields, min_size=1, max_size=3), sender=agents
+        topic=st.sampled_from(TOPICS),
+        fields=st.lists(message_fields, min_size=1, max_size=3),
+        sender=agents,
+        budget=budgets,
     )
-    def publish(self, topic: str, fields: list[Fields], sender: str) -> None:
-        command = Publish(topic, [envelope(one, sender) for one in fields], known=self.stored())
-        self.perform(command, lambda: self.model.publish(topic, [message(one, sender) for one in fields]))
+    def publish(self, topic: str, fields: list[Fields], sender: str, budget: int) -> None:
+        envelopes = [envelope(one, sender) for one in fields]
+        command = Publish(topic, envelopes, known=self.stored(), budget=budget)
+        twins = [message(one, sender) for one in fields]
+        self.perform(command, lambda: self.model.publish(topic, twins, budget))
+
+    @rule(count=st.integers(2, 4), sender=agents)
+    def publish_often(self, count: int, sender: str) -> None:
+        """More than a subscription that nobody reads can take."""
+        for i in range(count):
+            fields = {"id": f"p{len(self.records)}.{i}", "content": b"x"}
+            self.publish("default/order.new", [fields], sender, 0)
 
     def stored(self) -> dict[tuple[str, str], Seen]:
         """What a store would know: every id ever admitted."""
@@ -375,7 +403,9 @@ class KernelAndModel(RuleBasedStateMachine):
 
     def take(self, address: str, waiter: Waiter, *, wait: bool) -> None:
         name = self.names[id(waiter)]
-        waiting = Waiting(name, waiter.max, waiter.correlation_id, waiter.remote, waiter.lease_ms)
+        waiting = Waiting(
+            name, waiter.max, waiter.correlation_id, waiter.remote, waiter.lease_ms, waiter.holder
+        )
         self.perform(
             Receive(address, waiter, wait),
             lambda: self.model.receive(self.model.box(address), waiting, wait=wait),
@@ -711,7 +741,8 @@ def view_of_kernel(state: State) -> dict[str, Any]:
         ]
         waiting = len(mailbox.waiters) + len(mailbox.askers)
         starved = mailbox.ready.low_starvation_count
-        boxes[address] = (counters, entries, sorted(mailbox.halted), waiting, starved)
+        suspended = state.subscriptions.suspended(address) or ""
+        boxes[address] = (counters, entries, sorted(mailbox.halted), waiting, starved, suspended)
     letters = {
         (x.mailbox, x.dead_sequence): (
             (x.sequence, x.envelope.id, x.reason, x.status, x.attempts, x.redrives),
@@ -736,7 +767,8 @@ def view_of_model(model: Model) -> dict[str, Any]:
             for m in box.messages
         ]
         counters = {name: count for name, count in box.counters.items() if count}
-        boxes[address] = (counters, messages, sorted(box.halted), len(box.waiting), box.starved)
+        waiting = len(box.waiting)
+        boxes[address] = (counters, messages, sorted(box.halted), waiting, box.starved, box.suspended)
     letters = {
         (x.mailbox, x.dead_sequence): (
             (x.message.sequence, x.message.id, x.reason, x.status, x.message.attempts, x.message.redrives),

@@ -251,7 +251,8 @@ class Stream:
         dead = [sequence for where, sequence in self.letters if where == mailbox][:size]
         for sequence in dead:
             letter = self.letters.pop((mailbox, sequence))
-            self.change(mailbox, [letter["sequence"]], state="purged")
+            if letter["status"] == "pending":
+                self.change(mailbox, [letter["sequence"]], state="purged")
         self.emit(DeadLettersPurged(len(dead), self.at, mailbox, dead))
 
     def tables(self) -> dict[str, list[Row]]:

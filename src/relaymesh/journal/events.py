@@ -92,8 +92,10 @@ class EventRows:
                 return lambda _, at: self._enters(record.mailbox, record.envelope, at, record.at)
             case records.DeadLettersPurged():
                 return lambda i, _: self._names(record.mailbox, record.dead_sequences[i])
-            case records.MailboxOpened() | records.Subscribed() | records.Unsubscribed():
+            case records.MailboxOpened() | records.Subscribed() | records.Unsubscribed() | records.Resumed():
                 return lambda _i, _at: {"mailbox": record.mailbox}
+            case records.Suspended():
+                return lambda _i, _at: {"mailbox": record.mailbox, "reason": record.reason}
             case records.AgentRegistered():
                 return lambda _i, _at: {"mailbox": record.mailbox, "role": record.role}
             case records.EpochStarted() | Skipped():

@@ -73,6 +73,16 @@ def name_of(address: str) -> str:
     return address.partition("/")[2]
 
 
+def is_subscription(mailbox: str) -> bool:
+    """Whether this is the address of a subscription's mailbox, not of an agent's."""
+    return ":" in mailbox
+
+
+def subscriber_of(mailbox: str) -> str:
+    """The agent whose name a subscription's mailbox carries: `default/order.*:billing` is billing's."""
+    return f"{namespace_of(mailbox)}/{name_of(mailbox).rpartition(':')[2]}"
+
+
 def pattern_matches(pattern: str, topic: str) -> bool:
     """Whether a full topic pattern covers a full topic (both with their namespace)."""
     if namespace_of(pattern) != namespace_of(topic):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.errors import InvalidSettings, NotFound, OverBudget
 from relaymesh.kernel import gate
+from relaymesh.kernel.address import is_subscription
 from relaymesh.kernel.charges import MAILBOX_BYTES, subscriptions_of
 from relaymesh.kernel.commands import (
     ForceDelayed,
@@ -38,6 +39,9 @@ from relaymesh.kernel.records import (
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.settlement import ended, expire_lease, fail
 from relaymesh.kernel.step import Arrived
+
+SUBSCRIPTIONS_MAX = 256
+"""Subscriptions that one owner may have at a time."""
 
 
 def start(decision: Decision, command: Start) -> None:
@@ -179,8 +183,10 @@ def open_mailbox(decision: Decision, command: OpenMailbox) -> None:
     mailbox = decision.state.mailboxes.get(command.mailbox)
     settings = command.settings
     if mailbox is None:
+        if not command.may_reject and is_subscription(command.mailbox):
+            raise NotFound(f"there is no subscription {command.mailbox}", hint="subscribe first")
         decision.state.charges.require(command.mailbox, MAILBOX_BYTES, command.budget)
-    elif settings is not None and not command.may_reject and _is_subscription(decision, mailbox):
+    elif settings is not None and not command.may_reject and is_subscription(command.mailbox):
         settings = _patient(settings, mailbox)
     if mailbox is None or (settings is not None and settings != mailbox.settings):
         decision.emit(MailboxOpened(1, decision.now, command.mailbox, settings or MailboxSettings()))
@@ -194,16 +200,19 @@ def subscribe(decision: Decision, command: Subscribe) -> None:
     settings = command.settings
     if not command.may_reject:
         settings = _patient(settings, mailbox if subscribed else None)
-    if mailbox is None and command.owner:
-        state.charges.require(subscriptions_of(command.owner), MAILBOX_BYTES, command.budget)
+    if not subscribed and command.owner:
+        _require_a_subscription_more(decision, command.owner, command.budget)
     asked = (settings, command.owner, command.budget if command.owner else 0)
     if mailbox is None or not subscribed or asked != (mailbox.settings, mailbox.owner, mailbox.owner_budget):
         decision.emit(Subscribed(1, decision.now, command.pattern, command.mailbox, *asked))
     decision.after_sync()
 
 
-def _is_subscription(decision: Decision, mailbox: Mailbox) -> bool:
-    return decision.state.subscriptions.pattern_of(mailbox.address) is not None
+def _require_a_subscription_more(decision: Decision, owner: str, budget: int) -> None:
+    owned = sum(mailbox.owner == owner for mailbox in decision.state.mailboxes.values())
+    if owned >= SUBSCRIPTIONS_MAX:
+        raise OverBudget(f"{owner} has {owned} subscriptions already: every publish must look at each")
+    decision.state.charges.require(subscriptions_of(owner), MAILBOX_BYTES, budget)
 
 
 def _patient(settings: MailboxSettings, mailbox: Mailbox | None) -> MailboxSettings:

@@ -67,7 +67,7 @@ class MailboxOpened(Record, tag=2, frozen=True):
 
 
 class Subscribed(Record, tag=3, frozen=True):
-    """Messages on topics that match `pattern` also go to `mailbox`.
+    """Messages on topics that match `pattern` also go to `mailbox`, also if it was suspended.
 
     `owner` is the agent that pays for what is kept in it, up to `owner_budget` bytes of all it pays for (0:
     no limit); without an owner the senders pay.

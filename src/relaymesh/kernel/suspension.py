@@ -1,9 +1,9 @@
 """Suspension: a subscription whose dead letters are full gets nothing until they are dealt with.
 
 It is suspended by the publish that it could not take, and by a record, so that a replay routes as the live
-mesh did. It is resumed by the first publish that finds it relieved: its pending dead letters are below half
-of their budget, and so is what its owner pays for. Between those two nothing would have been published to
-it, so nobody needs to watch it.
+mesh did. It is resumed by the first publish that finds it relieved: its pending dead letters are at most
+half of their budget, and so is what its owner pays for. Before that publish there was nothing to get, so
+nobody needs to watch it. A subscription that is changed is open again as well.
 """
 
 from __future__ import annotations

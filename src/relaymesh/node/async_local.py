@@ -185,11 +185,22 @@ class AsyncLocalSession(InProcess):
 
     # -- mailboxes
 
-    async def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
-        await self._execute(OpenMailbox(address, settings))
+    async def open_mailbox(
+        self, address: str, settings: MailboxSettings | None, *, budget: int = 0, may_reject: bool = True
+    ) -> None:
+        await self._execute(OpenMailbox(address, settings, budget, may_reject))
 
-    async def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None:
-        await self._execute(Subscribe(pattern, mailbox, settings))
+    async def subscribe(
+        self,
+        pattern: str,
+        mailbox: str,
+        settings: MailboxSettings,
+        *,
+        owner: str = "",
+        budget: int = 0,
+        may_reject: bool = True,
+    ) -> None:
+        await self._execute(Subscribe(pattern, mailbox, settings, owner, budget, may_reject))
 
     async def unsubscribe(self, mailbox: str) -> int:
         dropped: int = await self._execute(Unsubscribe(mailbox))
@@ -197,13 +208,24 @@ class AsyncLocalSession(InProcess):
 
     # -- sending
 
-    async def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
-        return await self._when_room(lambda: self.node.prepare_send(groups, minted), timeout)
+    async def send(
+        self, groups: Groups, minted: bool, timeout: float | None, *, budget: int = 0
+    ) -> list[Receipt]:
+        """`budget`: bytes that may be kept for the sender, these included; 0 is no limit."""
+        return await self._when_room(lambda: self.node.prepare_send(groups, minted, budget), timeout)
 
     async def publish(
-        self, topic: str, envelopes: Sequence[Envelope], minted: bool, timeout: float | None
+        self,
+        topic: str,
+        envelopes: Sequence[Envelope],
+        minted: bool,
+        timeout: float | None,
+        *,
+        budget: int = 0,
     ) -> list[Receipt]:
-        return await self._when_room(lambda: self.node.prepare_publish(topic, envelopes, minted), timeout)
+        return await self._when_room(
+            lambda: self.node.prepare_publish(topic, envelopes, minted, budget), timeout
+        )
 
     async def _when_room(self, prepare: Callable[[], Command], timeout: float | None) -> list[Receipt]:
         deadline = self._loop.time() + (timeout or 0)
@@ -311,8 +333,8 @@ class AsyncLocalSession(InProcess):
         mailboxes: dict[int, str] = self._core.read(partial(mailboxes_of, tokens))
         return mailboxes
 
-    async def expect(self, mailbox: str, correlation_id: str) -> None:
-        await self._execute(Expect(mailbox, correlation_id))
+    async def expect(self, mailbox: str, correlation_id: str, *, budget: int = 0) -> None:
+        await self._execute(Expect(mailbox, correlation_id, budget))
 
     async def unexpect(self, mailbox: str, correlation_id: str) -> None:
         await self._execute(Unexpect(mailbox, correlation_id))
@@ -327,9 +349,10 @@ class AsyncLocalSession(InProcess):
         state: str = await self._execute(nack)
         return state
 
-    async def settle(self, token: int, groups: Groups) -> list[Receipt]:
+    async def settle(self, token: int, groups: Groups, *, budget: int = 0) -> list[Receipt]:
         sends = self.node.prepare_send(groups, minted=False)
-        receipts: list[Receipt] = await self._execute(Settle(token, groups, known=sends.known))
+        settle = Settle(token, groups, known=sends.known, budget=budget)
+        receipts: list[Receipt] = await self._execute(settle)
         return receipts
 
     async def extend(self, token: int, ms: int) -> int:

@@ -109,11 +109,22 @@ class LocalSession(InProcess):
 
     # -- mailboxes
 
-    def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
-        self._execute(OpenMailbox(address, settings))
+    def open_mailbox(
+        self, address: str, settings: MailboxSettings | None, *, budget: int = 0, may_reject: bool = True
+    ) -> None:
+        self._execute(OpenMailbox(address, settings, budget, may_reject))
 
-    def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None:
-        self._execute(Subscribe(pattern, mailbox, settings))
+    def subscribe(
+        self,
+        pattern: str,
+        mailbox: str,
+        settings: MailboxSettings,
+        *,
+        owner: str = "",
+        budget: int = 0,
+        may_reject: bool = True,
+    ) -> None:
+        self._execute(Subscribe(pattern, mailbox, settings, owner, budget, may_reject))
 
     def unsubscribe(self, mailbox: str) -> int:
         dropped: int = self._execute(Unsubscribe(mailbox))
@@ -121,13 +132,20 @@ class LocalSession(InProcess):
 
     # -- sending
 
-    def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
-        return self._when_room(lambda: self.node.prepare_send(groups, minted), timeout)
+    def send(self, groups: Groups, minted: bool, timeout: float | None, *, budget: int = 0) -> list[Receipt]:
+        """`budget`: bytes that may be kept for the sender, these included; 0 is no limit."""
+        return self._when_room(lambda: self.node.prepare_send(groups, minted, budget), timeout)
 
     def publish(
-        self, topic: str, envelopes: Sequence[Envelope], minted: bool, timeout: float | None
+        self,
+        topic: str,
+        envelopes: Sequence[Envelope],
+        minted: bool,
+        timeout: float | None,
+        *,
+        budget: int = 0,
     ) -> list[Receipt]:
-        return self._when_room(lambda: self.node.prepare_publish(topic, envelopes, minted), timeout)
+        return self._when_room(lambda: self.node.prepare_publish(topic, envelopes, minted, budget), timeout)
 
     def _when_room(self, prepare: Callable[[], Command], timeout: float | None) -> list[Receipt]:
         """Execute; a full mailbox is tried again whenever one gets room, until the time is over."""
@@ -212,8 +230,8 @@ class LocalSession(InProcess):
         mailboxes: dict[int, str] = self._core.read(partial(mailboxes_of, tokens))
         return mailboxes
 
-    def expect(self, mailbox: str, correlation_id: str) -> None:
-        self._execute(Expect(mailbox, correlation_id))
+    def expect(self, mailbox: str, correlation_id: str, *, budget: int = 0) -> None:
+        self._execute(Expect(mailbox, correlation_id, budget))
 
     def unexpect(self, mailbox: str, correlation_id: str) -> None:
         self._execute(Unexpect(mailbox, correlation_id))
@@ -229,9 +247,10 @@ class LocalSession(InProcess):
         state: str = self._execute(nack)
         return state
 
-    def settle(self, token: int, groups: Groups) -> list[Receipt]:
+    def settle(self, token: int, groups: Groups, *, budget: int = 0) -> list[Receipt]:
         sends = self.node.prepare_send(groups, minted=False)
-        receipts: list[Receipt] = self._execute(Settle(token, groups, known=sends.known))
+        settle = Settle(token, groups, known=sends.known, budget=budget)
+        receipts: list[Receipt] = self._execute(settle)
         return receipts
 
     def extend(self, token: int, ms: int) -> int:

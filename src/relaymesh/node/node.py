@@ -17,7 +17,7 @@ from relaymesh.journal import Disk, Mirror, archive_behind, write_checkpoint
 from relaymesh.journal.bell import Bell
 from relaymesh.kernel.commands import Publish, PurgeDeadLetters, Send, Start, Stop, Tick
 from relaymesh.kernel.dedup import Seen
-from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.kernel.state import topic_target
@@ -129,16 +129,20 @@ class Node:
         with self._minting:
             return self.mint.mint(self.time.now(), count)
 
-    def prepare_send(self, groups: Sequence[tuple[str, Sequence[Envelope]]], minted: bool) -> Send:
+    def prepare_send(
+        self, groups: Sequence[tuple[str, Sequence[Envelope]]], minted: bool, budget: int = 0
+    ) -> Send:
         """The command for these messages, once the disk and the store can take them."""
-        self._require_capacity(sum([len(each.content) for _, envelopes in groups for each in envelopes]))
+        self._require_capacity(sum([size_of(envelopes) for _, envelopes in groups]))
         known = None if minted else self._look_up(groups)
-        return Send(groups, minted, known)
+        return Send(groups, minted, known, budget)
 
-    def prepare_publish(self, topic: str, envelopes: Sequence[Envelope], minted: bool) -> Publish:
-        self._require_capacity(sum([len(envelope.content) for envelope in envelopes]))
+    def prepare_publish(
+        self, topic: str, envelopes: Sequence[Envelope], minted: bool, budget: int = 0
+    ) -> Publish:
+        self._require_capacity(size_of(envelopes))
         known = None if minted else self._look_up([(topic_target(topic), envelopes)])
-        return Publish(topic, envelopes, minted, known)
+        return Publish(topic, envelopes, minted, known, budget)
 
     def _require_capacity(self, size: int) -> None:
         if size > self.settings.batch_bytes_max:

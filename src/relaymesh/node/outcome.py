@@ -1,11 +1,11 @@
-"""The one place where failures, late arrivals and breakers are logged, always with the same fields."""
+"""The one place where failures, late arrivals, breakers and suspensions are logged, with the same fields."""
 
 from __future__ import annotations
 
 import logging
 
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.step import Arrived, BreakerMoved, Ended, Step
+from relaymesh.kernel.step import Arrived, BreakerMoved, Ended, Step, SubscriptionMoved
 from relaymesh.kernel.timers import NEVER
 from relaymesh.wire.envelope import iso
 
@@ -17,7 +17,10 @@ def log_step(step: Step) -> None:
     for ended in step.ended or ():
         _log_ended(ended)
     for moved in step.moved or ():
-        _log_moved(moved)
+        if isinstance(moved, BreakerMoved):
+            _log_breaker(moved)
+        else:
+            _log_subscription(moved)
     forced = 0
     for arrived in step.arrived or ():
         forced += arrived.forced
@@ -51,7 +54,7 @@ def _log_ended(ended: Ended) -> None:
         alerts.error("dead letter: %s reason=%s", text, ended.reason, extra=fields)
 
 
-def _log_moved(moved: BreakerMoved) -> None:
+def _log_breaker(moved: BreakerMoved) -> None:
     until = ""
     if moved.state == "open":
         until = "closed by hand" if moved.until == NEVER else iso(moved.until)
@@ -66,6 +69,15 @@ def _log_moved(moved: BreakerMoved) -> None:
     level = logging.WARNING if moved.state == "open" else logging.INFO
     text = " ".join(f"{name}={value}" for name, value in fields.items())
     alerts.log(level, "circuit breaker: %s", text, extra=fields)
+
+
+def _log_subscription(moved: SubscriptionMoved) -> None:
+    fields = {"mailbox": moved.mailbox, "suspended": bool(moved.reason), "reason": moved.reason}
+    if moved.reason:
+        text = "a subscription is suspended, publishes skip it: mailbox=%s reason=%s"
+        alerts.error(text, moved.mailbox, moved.reason, extra=fields)
+    else:
+        alerts.info("a subscription is resumed: mailbox=%s", moved.mailbox, extra=fields)
 
 
 def _log_arrived(arrived: Arrived) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from relaymesh.kernel.breaker import Breaker
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.state import State
 from relaymesh.kernel.timers import NEVER
 from relaymesh.wire.envelope import iso
 from relaymesh.wire.stats import MailboxStats, MeshStats
 
 if TYPE_CHECKING:
     from relaymesh.node.node import Node
+
+
+KEPT_MAX = 20
+"""Payers that are shown: those for whom most is kept."""
 
 
 def stats_of(node: Node, kernel: Kernel, addresses: Iterable[str] | None = None) -> MeshStats:
@@ -24,22 +30,21 @@ def stats_of(node: Node, kernel: Kernel, addresses: Iterable[str] | None = None)
     if addresses is not None:
         boxes = {address: boxes[address] for address in addresses if address in boxes}
     return MeshStats(
-        mailboxes={
-            address: _mailbox(box, state.letters.pending_in(address), now) for address, box in boxes.items()
-        },
+        mailboxes={address: _mailbox(state, box, now) for address, box in boxes.items()},
         sequence=state.sequence,
         synced=node.core.synced,
         epoch=state.epoch,
         unrouted=state.unrouted,
         dead_letters=state.letters.count,
+        kept=dict(islice(state.charges.all().items(), KEPT_MAX)),
         remembered_ids=len(state.admitted),
         journal_bytes=node.core.journal.bytes_written,
         store_lag=node.projector.lag if node.projector is not None else 0,
     )
 
 
-def _mailbox(box: Mailbox, dead_letters: int, now: int) -> MailboxStats:
-    counters = box.counters
+def _mailbox(state: State, box: Mailbox, now: int) -> MailboxStats:
+    counters, letters = box.counters, state.letters.of(box.address)
     return MailboxStats(
         pending=len(box.entries),
         leased=box.leased,
@@ -57,7 +62,10 @@ def _mailbox(box: Mailbox, dead_letters: int, now: int) -> MailboxStats:
         dead=counters.dead,
         expired=counters.expired,
         redriven=counters.redriven,
-        dead_letters=dead_letters,
+        dead_letters=letters.pending,
+        dead_letter_bytes=letters.pending_bytes + letters.redriven_bytes,
+        skipped=counters.skipped,
+        suspended=state.subscriptions.suspended(box.address) or "",
         low_starvation_count=box.ready.low_starvation_count,
         delivery_semantics=box.settings.delivery_semantics,
         breaker=_breaker(box.breaker),

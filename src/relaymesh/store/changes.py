@@ -24,6 +24,7 @@ import msgspec
 from relaymesh.kernel.address import namespace_of
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.dedup import digest_of
+from relaymesh.kernel.entry import with_failure
 from relaymesh.kernel.records import (
     Accepted,
     Acked,
@@ -63,7 +64,7 @@ class Touch(NamedTuple):
 
     def failed(self, failure: Failure | None) -> tuple[Failure, ...]:
         """The failures with one more, if it was one."""
-        return self.failures if failure is None else (*self.failures, failure)
+        return self.failures if failure is None else tuple(with_failure(list(self.failures), failure))
 
 
 UNTOUCHED = Touch()
@@ -74,6 +75,8 @@ class LetterSettled(NamedTuple):
 
     state: State
     at: int
+    gone: bool = False
+    """The letter itself was purged. A message that was redriven before stays `redriven`."""
 
 
 class Changes:
@@ -158,9 +161,11 @@ class Changes:
         settled[record.dead_sequence] = LetterSettled("redriven", record.at)
 
     def _add_letters_purged(self, _base: int, record: DeadLettersPurged, _detail: object) -> None:
-        purged = LetterSettled("purged", record.at)
+        purged = LetterSettled("purged", record.at, gone=True)
         settled = self.letters_settled.setdefault(record.mailbox, {})
-        settled.update(dict.fromkeys(record.dead_sequences, purged))
+        for dead_sequence in record.dead_sequences:
+            before = settled.get(dead_sequence)
+            settled[dead_sequence] = purged if before is None else before._replace(gone=True)
 
     # -- reading out: flat lists of values, row after row
 

@@ -181,8 +181,9 @@ class SqliteStore:
         _SETTLE.run(self._writer, few)
 
     def _settle_letters(self, mailbox: str, how: LetterSettled, dead_sequences: list[int]) -> None:
-        self._writer.execute(QUERIES["settle_letters"], (*how, mailbox, _carray(dead_sequences)))
-        name = "delete_letters" if how.state == "purged" else "mark_letters_redriven"
+        settled = (how.state, how.at, mailbox, _carray(dead_sequences))
+        self._writer.execute(QUERIES["settle_letters"], settled)
+        name = "delete_letters" if how.gone else "mark_letters_redriven"
         self._writer.execute(QUERIES[name], (mailbox, _carray(dead_sequences)))
 
     def purge(self, now_ms: int, limit: int | None = None) -> Purged:

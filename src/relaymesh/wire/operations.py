@@ -28,6 +28,8 @@ OPERATIONS: dict[type, str] = {
     records.Reprioritised: "REPRIORITISE",
     records.DelayedForced: "FORCE_DELIVER",
     records.Completed: "COMPLETE",
+    records.Suspended: "SUSPEND",
+    records.Resumed: "RESUME",
     records.AgentRegistered: "REGISTER",
 }
 RETURNS: dict[str, str] = {

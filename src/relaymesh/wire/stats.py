@@ -13,6 +13,7 @@ class MailboxStats(msgspec.Struct, frozen=True, kw_only=True):
     leased: int
     delayed: int
     bytes: int
+    """Of those: content, unknown fields and the texts of failures."""
     by_priority: dict[int, int]
     capacity: int
     capacity_bytes: int
@@ -37,6 +38,12 @@ class MailboxStats(msgspec.Struct, frozen=True, kw_only=True):
     """Failures per delivery that ended in the breaker's window (10 min); what it judges by."""
     rate_limited: int
     """How often since the start deliveries that were ready had to wait for the rate limit."""
+    dead_letter_bytes: int = 0
+    """Bytes of all dead letters kept here, redriven ones too."""
+    skipped: int = 0
+    """Messages published while this subscription was suspended."""
+    suspended: str = ""
+    """Why this subscription is suspended; empty while it is not."""
 
     @property
     def retry_rate(self) -> float:
@@ -58,6 +65,9 @@ class MeshStats(msgspec.Struct, frozen=True, kw_only=True):
     journal_bytes: int
     """Bytes written by this process."""
     store_lag: int
+    kept: dict[str, int] = {}
+    """Bytes kept in memory, by who pays for them: the twenty with the most. Keys are addresses of senders and
+    mailboxes, or `subscriptions of ` and the address of an agent."""
 
     def delayed(self, mailbox: str | None = None) -> int:
         """Messages that wait for their time: of one mailbox, or all."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["late_window", "slice_for", "touched_days"]
 
-CONTEXT = ("START", "OPEN_MAILBOX", "SUBSCRIBE", "UNSUBSCRIBE")
+CONTEXT = ("START", "OPEN_MAILBOX", "SUBSCRIBE", "UNSUBSCRIBE", "SUSPEND", "RESUME")
 _STREAM = ("source", "partition")
 
 

@@ -72,7 +72,7 @@ EVENTS = StructType(
         _column("due_at", _TIME, "returns: when it may be tried again, at most the year 9999"),
         _column("attempt", _INT, "failures: which attempt failed"),
         _column("code", _TEXT, "failures and DROP: the error's code"),
-        _column("reason", _TEXT, "DEAD_LETTER: why"),
+        _column("reason", _TEXT, "DEAD_LETTER, SUSPEND: why"),
         _column("error", _TEXT, "failures: the error's text"),
         _column("stack", _TEXT, "failures: the stack trace"),
         _column("alert", _FLAG, "DEAD_LETTER: the failure contract asked for an alert"),

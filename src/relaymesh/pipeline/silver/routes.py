@@ -15,6 +15,8 @@ from relaymesh.pipeline.silver.operations import NAMING, is_one
 __all__ = ["known_from", "pattern_regex", "routed", "routes", "subscriptions"]
 
 END = (1 << 63) - 1
+_PATTERN = "substring(mailbox, 1, length(mailbox) - length(substring_index(mailbox, ':', -1)) - 1)"
+"""The pattern of a subscription, which its address begins with."""
 
 
 def known_from(bronze: DataFrame) -> DataFrame:
@@ -37,17 +39,19 @@ def pattern_regex(pattern: Column) -> Column:
 def subscriptions(bronze: DataFrame) -> DataFrame:
     """(partition, mailbox, pattern, since, until): open for events with since < sequence < until.
 
+    A suspension ends it, and a resumption opens it again.
     Where the journal's past is missing, a subscription that is only seen at work was open from the first: its
     pattern is the first part of its address.
     """
     by_mailbox = Window.partitionBy("partition", "mailbox").orderBy("sequence")
-    said = bronze.filter(is_one("SUBSCRIBE", "UNSUBSCRIBE")).select(
+    said = bronze.filter(is_one("SUBSCRIBE", "UNSUBSCRIBE", "SUSPEND", "RESUME")).select(
         "partition", "mailbox", "pattern", "operation", "sequence"
     )
+    pattern = f.coalesce("pattern", f.expr(_PATTERN))
     stated = (
         said.withColumn("until", f.coalesce(f.lead("sequence").over(by_mailbox), f.lit(END)))
-        .filter(is_one("SUBSCRIBE"))
-        .select("partition", "mailbox", "pattern", f.col("sequence").alias("since"), "until")
+        .filter(is_one("SUBSCRIBE", "RESUME"))
+        .select("partition", "mailbox", pattern.alias("pattern"), f.col("sequence").alias("since"), "until")
     )
     return stated.unionByName(_inherited(bronze, said))
 
@@ -60,6 +64,7 @@ def _inherited(bronze: DataFrame, said: DataFrame) -> DataFrame:
     first = said.groupBy("partition", "mailbox").agg(
         f.min("sequence").alias("until"),
         f.min(f.when(is_one("SUBSCRIBE"), f.col("sequence"))).alias("opened"),
+        f.min(f.when(is_one("RESUME"), f.col("sequence"))).alias("resumed"),
     )
     seen = (
         bronze.filter(is_one(*NAMING, "UNSUBSCRIBE", "REDRIVE") & f.col("mailbox").contains(":"))
@@ -67,15 +72,15 @@ def _inherited(bronze: DataFrame, said: DataFrame) -> DataFrame:
         .agg(f.min("sequence").alias("seen"))
     )
     cut = known_from(bronze).filter("truncated").select("partition")
-    pattern = "substring(mailbox, 1, length(mailbox) - length(substring_index(mailbox, ':', -1)) - 1)"
     return (
         seen.join(f.broadcast(cut), "partition")
         .join(first, ["partition", "mailbox"], "left")
         .filter(f.col("opened").isNull() | (f.col("seen") < f.col("opened")))
+        .filter(f.col("resumed").isNull() | (f.col("resumed") > f.col("until")))
         .select(
             "partition",
             "mailbox",
-            f.expr(pattern).alias("pattern"),
+            f.expr(_PATTERN).alias("pattern"),
             f.lit(-1).cast("long").alias("since"),
             f.coalesce("until", f.lit(END)).alias("until"),
         )

@@ -193,6 +193,13 @@ class EventBatch:
         self._runs["mailbox"].put(row, record.count, record.mailbox)
         self._runs["pattern"].put(row, record.count, record.pattern)
 
+    def _suspended(self, record: records.Suspended, row: int, _: int) -> None:
+        self._runs["mailbox"].put(row, record.count, record.mailbox)
+        self._runs["reason"].put(row, record.count, record.reason)
+
+    def _resumed(self, record: records.Resumed, row: int, _: int) -> None:
+        self._runs["mailbox"].put(row, record.count, record.mailbox)
+
     def _registered(self, record: records.AgentRegistered, row: int, _: int) -> None:
         self._runs["mailbox"].put(row, record.count, record.mailbox)
         self._runs["settings"].put(row, record.count, _registration_json(record))
@@ -272,6 +279,8 @@ _FILLS: dict[type, Callable[[EventBatch, Any, int, int], None]] = {
     records.Reprioritised: EventBatch._reprioritised,
     records.DelayedForced: EventBatch._names,
     records.Completed: EventBatch._names,
+    records.Suspended: EventBatch._suspended,
+    records.Resumed: EventBatch._resumed,
     records.AgentRegistered: EventBatch._registered,
 }
 

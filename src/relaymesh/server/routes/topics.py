@@ -14,11 +14,16 @@ from relaymesh.wire.api import (
 
 
 async def subscribe(exchange: Exchange) -> SubscriptionAnswer:
-    """Subscribe to a topic or a pattern. Doing it twice is doing it once, with the newer settings."""
+    """Subscribe to a topic or a pattern. Doing it twice is doing it once, with the newer settings.
+
+    When it is full, what is published becomes its dead letters (`overflow` is `dead_letter`); that it
+    refuses the publish instead (`reject`) takes the scope `write`.
+    """
     mailbox, pattern = _named(exchange)
     request = await exchange.decode(SubscribeRequest)
     settings = settings_from(request.settings or MailboxSettingsBody(), schedule="fifo")
-    await exchange.served.session.subscribe(pattern, mailbox, settings)
+    owner = exchange.principal.owner_of(mailbox)
+    await exchange.served.session.subscribe(pattern, mailbox, settings, owner=owner, may_reject=not owner)
     return SubscriptionAnswer(mailbox=mailbox, topic=pattern, name=name_of(mailbox).partition(":")[2])
 
 

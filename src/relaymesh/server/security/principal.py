@@ -37,6 +37,7 @@ from relaymesh.kernel.address import (
     name_of,
     namespace_of,
     pattern_address,
+    subscriber_of,
     subscription_address,
     topic_address,
 )
@@ -142,6 +143,10 @@ class Principal(msgspec.Struct, frozen=True):
             return True
         _, colon, subscription = name_of(mailbox).partition(":")
         return (subscription if colon else name_of(mailbox)) in self.agents
+
+    def owner_of(self, mailbox: str) -> str:
+        """The agent that pays for a subscription made by this credential; empty for `write` and `admin`."""
+        return "" if self.allows("write") else subscriber_of(mailbox)
 
     def require_mailbox(self, mailbox: str) -> None:
         """Refuse unless `may_receive`. The refusal is the same for a mailbox that is not there."""

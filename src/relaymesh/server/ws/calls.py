@@ -41,7 +41,9 @@ class Page(msgspec.Struct, frozen=True):
 
 
 async def _open_mailbox(on: Operations, given: frames.OpenMailbox) -> None:
-    await on.served.session.open_mailbox(on.mailbox(given.mailbox), given.settings)
+    mailbox = on.mailbox(given.mailbox)
+    may_reject = not on.principal.owner_of(mailbox)
+    await on.served.session.open_mailbox(mailbox, given.settings, may_reject=may_reject)
 
 
 async def _subscribe(on: Operations, given: frames.Subscribe) -> None:
@@ -49,7 +51,8 @@ async def _subscribe(on: Operations, given: frames.Subscribe) -> None:
     pattern = on.principal.pattern(given.pattern)
     mailbox = on.principal.subscription(given.pattern, given.name)
     on.principal.require_mailbox(mailbox)
-    await on.served.session.subscribe(pattern, mailbox, given.settings)
+    owner = on.principal.owner_of(mailbox)
+    await on.served.session.subscribe(pattern, mailbox, given.settings, owner=owner, may_reject=not owner)
 
 
 async def _unsubscribe(on: Operations, given: frames.OfMailbox) -> int:
@@ -103,8 +106,9 @@ async def _stats(on: Operations, given: frames.Nothing) -> MeshStats:  # noqa: A
     if on.principal.everywhere:
         return stats
     seen = {address: box for address, box in stats.mailboxes.items() if on.principal.sees(address)}
+    kept = {payer: size for payer, size in stats.kept.items() if on.principal.sees(payer.split(" ")[-1])}
     dead_letters = sum(box.dead_letters for box in seen.values())
-    return msgspec.structs.replace(stats, mailboxes=seen, dead_letters=dead_letters)
+    return msgspec.structs.replace(stats, mailboxes=seen, dead_letters=dead_letters, kept=kept)
 
 
 async def _peek(on: Operations, given: frames.Peek) -> Page:

@@ -47,6 +47,7 @@ UPDATE messages SET state = v.column3, attempts = attempts + v.column4, updated_
 FROM (VALUES {rows}) AS v
 WHERE messages.sequence = v.column1 AND messages.mailbox = v.column2
 
+-- Of more than 32 failures (entry.FAILURES_MAX) the first is kept, and the last of the others.
 -- name: touch_rows
 UPDATE messages
 SET attempts      = coalesce(v.column3, attempts + v.column4),
@@ -55,7 +56,14 @@ SET attempts      = coalesce(v.column3, attempts + v.column4),
     updated_at_ms = max(updated_at_ms, v.column7),
     failures      = CASE WHEN v.column8 IS NULL THEN failures
                          WHEN failures IS NULL THEN v.column8
-                         ELSE substr(failures, 1, length(failures) - 1) || ',' || substr(v.column8, 2) END
+                         WHEN json_array_length(failures) + json_array_length(v.column8) <= 32
+                         THEN substr(failures, 1, length(failures) - 1) || ',' || substr(v.column8, 2)
+                         ELSE (SELECT json_group_array(json(value)) FROM (
+                             SELECT value FROM json_each(
+                                 substr(failures, 1, length(failures) - 1) || ',' || substr(v.column8, 2))
+                             WHERE key = 0
+                                OR key > json_array_length(failures) + json_array_length(v.column8) - 32
+                             ORDER BY key)) END
 FROM (VALUES {rows}) AS v
 WHERE messages.sequence = v.column1 AND messages.mailbox = v.column2
 
@@ -70,6 +78,7 @@ UPDATE messages SET state = ?1, updated_at_ms = ?2
 FROM dead_letter_queue AS letter
 WHERE letter.mailbox = ?3 AND letter.dead_sequence IN carray(?4)
   AND messages.sequence = letter.sequence AND messages.mailbox = letter.mailbox
+  AND (?1 <> 'purged' OR letter.status = 'pending')
 
 -- name: mark_letters_redriven
 UPDATE dead_letter_queue SET status = 'redriven' WHERE mailbox = ?1 AND dead_sequence IN carray(?2)

@@ -121,7 +121,7 @@ def durable(state: State) -> dict[str, Any]:
         "sequence": state.sequence,
         "epoch": (state.epoch, state.partition, state.next_token),
         "unrouted": state.unrouted,
-        "subscriptions": list(state.subscriptions),
+        "subscriptions": [(*each, state.subscriptions.suspended(each[0])) for each in state.subscriptions],
         "agents": dict(state.agents),
         "mailboxes": {address: _mailbox(box) for address, box in state.mailboxes.items()},
         "letters": [msgspec.to_builtins(letter) for letter in state.letters],
@@ -131,6 +131,7 @@ def durable(state: State) -> dict[str, Any]:
 def _mailbox(box: Mailbox) -> tuple[Any, ...]:
     return (
         box.settings,
+        (box.owner, box.owner_budget),
         msgspec.to_builtins(box.counters),
         dict(box.halted),
         box.bytes,

@@ -51,6 +51,18 @@ class Entry:
     unseen: bool = False
     """It was acked without being handed out once more, because its work was done."""
     reason: str = ""
+    failures: list[int] = field(default_factory=list)
+    """The sizes of the failures that are kept with it."""
+
+    @property
+    def size(self) -> int:
+        return len(self.content) + (len(self.envelope[17] or b"") if len(self.envelope) > 17 else 0)
+
+    def failed(self, failure: list[Any]) -> None:
+        """One failure more; of more than 32 the first and the last are kept."""
+        self.failures.append(128 + sum(len(text.encode()) for text in failure[2:5]))
+        if len(self.failures) > 32:
+            del self.failures[1]
 
     @property
     def expires(self) -> int:
@@ -72,6 +84,7 @@ class Box:
     unsettled: dict[int, Entry] = field(default_factory=dict)
     lanes: dict[str, dict[int, Entry]] = field(default_factory=dict)
     bytes: int = 0
+    failure_bytes: int = 0
     accepted: int = 0
     acked: int = 0
     dropped: int = 0
@@ -108,6 +121,10 @@ class Ledger:
         self.expired: dict[int, int] = {}
         """When a lease ran out, by token, if it did so in the epoch that granted it."""
         self.subscribed: dict[str, str] = {}
+        self.suspended: set[str] = set()
+        self.skipped: dict[int, int] = {}
+        """By sequence of a publish: how many subscriptions were suspended then."""
+        self._newly_suspended: list[Box] = []
         self.sequence = 1
         self.epoch = 0
         self.epoch_at = 0
@@ -130,6 +147,8 @@ class Ledger:
             14: self._reprioritised,
             15: self._forced,
             16: self._completed,
+            17: self._suspended,
+            18: self._resumed,
             128: self._registered,
         }
 
@@ -214,7 +233,7 @@ class Ledger:
         self.entries[mailbox, sequence] = box.unsettled[sequence] = entry
         if lane is not None:
             box.lanes.setdefault(lane, {})[sequence] = entry
-        box.bytes += len(entry.content)
+        box.bytes += entry.size
         box.accepted += 1
         return entry
 
@@ -231,7 +250,8 @@ class Ledger:
             entry.token = 0
             entry.ended += 1
         del box.unsettled[entry.sequence]
-        box.bytes -= len(entry.content)
+        box.bytes -= entry.size
+        box.failure_bytes -= sum(entry.failures)
         if entry.lane is not None:
             del box.lanes[entry.lane][entry.sequence]
 
@@ -250,6 +270,7 @@ class Ledger:
 
     def _subscribed(self, at: int, record: list[Any]) -> None:
         self.subscribed[record[4]] = record[3]
+        self.suspended.discard(record[4])
         self._box(record[4])
 
     def _admit(self, target: str, id: str, at: int, sequence: int) -> None:
@@ -266,14 +287,74 @@ class Ledger:
             delay = envelope[7] if len(envelope) > 7 else 0
             entry = self._enter(mailbox, sequence, envelope, at, at + max(0, delay))
             self._admit(mailbox, entry.id, at, sequence)
+        if record[4][0][4:5] not in (["ack"], ["nack"]):  # a notice needs no room
+            self._check_room(self._box(mailbox))
+
+    def _check_room(self, box: Box) -> None:
+        """Nothing is let in where it finds no room, or too many dead letters."""
+        settings = box.plan.settings
+        count, size = self._waiting_letters(box)
+        if count >= settings.dead_letters_max or size >= settings.dead_letter_bytes_max:
+            raise Violation(
+                "dead_letters_bounded", f"{box.plan.address} takes more, with {count} dead letters"
+            )
+        if box.bytes + box.failure_bytes > settings.capacity_bytes:
+            raise Violation(
+                "capacity", f"{box.plan.address} let in more than {settings.capacity_bytes} bytes"
+            )
+
+    def _waiting_letters(self, box: Box) -> tuple[int, int]:
+        """Dead letters that nobody has redriven: how many, and their bytes."""
+        mine = [
+            letter
+            for (mailbox, _), letter in self.letters.items()
+            if mailbox == box.plan.address and letter.state == "dead"
+        ]
+        return len(mine), sum(letter.size + sum(letter.failures) for letter in mine)
+
+    def _suspended(self, at: int, record: list[Any]) -> None:
+        mailbox = record[3]
+        box = self.boxes.get(mailbox)
+        if box is None or mailbox not in self.subscribed or mailbox in self.suspended:
+            raise Violation("suspended_for_a_reason", f"{mailbox} is suspended, and nothing open")
+        if box.plan.settings.overflow != "dead_letter":
+            raise Violation("suspended_for_a_reason", f"{mailbox} is suspended, though it rejects")
+        self.suspended.add(mailbox)
+        self._newly_suspended.append(box)
+
+    def _check_suspended(self, envelopes: list[list[Any]]) -> None:
+        """What a publish suspended could not have kept the messages even as dead letters."""
+        for box in self._newly_suspended:
+            count, size = self._waiting_letters(box)
+            settings = box.plan.settings
+            size += sum(len(envelope[2]) for envelope in envelopes)
+            fits = count + len(envelopes) <= settings.dead_letters_max
+            if fits and size <= settings.dead_letter_bytes_max:
+                raise Violation("suspended_for_a_reason", f"{box.plan.address} had room for dead letters")
+        self._newly_suspended = []
+
+    def _resumed(self, at: int, record: list[Any]) -> None:
+        mailbox = record[3]
+        if mailbox not in self.suspended:
+            raise Violation("suspended_for_a_reason", f"{mailbox} is resumed, and was not suspended")
+        count, _ = self._waiting_letters(self.boxes[mailbox])
+        if 2 * count > self.boxes[mailbox].plan.settings.dead_letters_max:
+            raise Violation("suspended_for_a_reason", f"{mailbox} is resumed with {count} dead letters")
+        self.suspended.remove(mailbox)
 
     def _published(self, at: int, record: list[Any]) -> None:
         topic, targets = record[3], record[4]
-        route = [box for box in self.plan.routed(topic) if box in self.subscribed]
+        route = [
+            box for box in self.plan.routed(topic) if box in self.subscribed and box not in self.suspended
+        ]
         if targets != len(route):
             raise Violation("fan_out", f"a publish to {topic} went to {targets} mailboxes, not {len(route)}")
+        self._check_suspended(record[5])
+        skipped = len([box for box in self.plan.routed(topic) if box in self.suspended])
         for sequence, envelope in enumerate(record[5], self.sequence):
             self.published[sequence] = topic, envelope[0], envelope[2]
+            if skipped:
+                self.skipped[sequence] = skipped
             self._admit("topic:" + topic, envelope[0], at, sequence)
             for mailbox in route:
                 self._enter(mailbox, sequence, envelope, at, at + max(0, envelope[7]))
@@ -357,6 +438,10 @@ class Ledger:
             code = failures[i][2] if failures and failures[i] else "other"
             self._check_return(box, entry, at, cause, code, due[i])
             entry.token = 0
+            if failures and failures[i]:
+                box.failure_bytes -= sum(entry.failures)
+                entry.failed(failures[i])
+                box.failure_bytes += sum(entry.failures)
             entry.ready = max(due[i], entry.due)
             if cause in BURNING:
                 entry.ended += 1
@@ -406,6 +491,8 @@ class Ledger:
             if box.plan.settings.halt_on_dead_letter and entry.lane is not None:
                 box.halts[self.sequence + i] = entry
             self._leave(entry, "dead")
+            if failures and failures[i]:
+                entry.failed(failures[i])
             entry.reason = reason
             self.letters[mailbox, self.sequence + i] = entry
             box.dead += 1

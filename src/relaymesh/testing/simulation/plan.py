@@ -7,7 +7,9 @@ everything at once tests nothing thoroughly: rare pairs meet only where the rest
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from relaymesh.journal import JournalSettings
 from relaymesh.kernel.settings import MailboxSettings
@@ -168,6 +170,7 @@ def make_plan(seed: int) -> Plan:
         if name in ESSENTIAL or rng.random() < 0.7
     }
     mailboxes = {box.address: box for box in [*_agents(rng), *_subscriptions(rng)]}
+    _bound_dead_letters(random.Random(f"dead letters of {seed}"), mailboxes)
     return Plan(
         seed=seed,
         actions=rng.choice((80, 120, 180, 260)),
@@ -180,6 +183,18 @@ def make_plan(seed: int) -> Plan:
         remote=rng.choice((0.0, 0.3, 1.0)),
         fault_every=rng.choice((0.02, 0.04, 0.08)),
     )
+
+
+def _bound_dead_letters(rng: random.Random, mailboxes: dict[str, MailboxPlan]) -> None:
+    """Few enough, in some, that they fill up. `rng` is of its own: the rest of the plan stays as it was."""
+    for address, box in mailboxes.items():
+        few = rng.random() < (0.4 if box.pattern else 0.1)
+        settings = msgspec.structs.replace(
+            box.settings,
+            dead_letters_max=rng.choice((2, 5)) if few else 100_000,
+            dead_letter_bytes_max=rng.choice((700, 5_000)) if few and rng.random() < 0.5 else 268_435_456,
+        )
+        mailboxes[address] = replace(box, settings=settings)
 
 
 def _weight(rng: random.Random) -> float:

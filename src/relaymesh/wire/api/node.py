@@ -68,6 +68,9 @@ class MailboxStatsBody(Answer, frozen=True):
     breaker_opened: int
     recent_retry_rate: float
     rate_limited: int
+    dead_letter_bytes: int
+    skipped: int
+    suspended: Annotated[str, Meta(description="Why this subscription is suspended; else empty.")]
 
 
 class StatsAnswer(Answer, frozen=True):

@@ -14,7 +14,7 @@ def check_admission(history: History, ledger: Ledger) -> None:
         raise Violation("synced_before_leaving", f"{history.early[0]} left before it was on the disk")
     for sent in history.receipts:
         _check_there(sent, ledger)
-        _check_targets(sent, history)
+        _check_targets(sent, history, ledger)
     _check_duplicates(history)
 
 
@@ -34,9 +34,10 @@ def _check_there(sent: Sent, ledger: Ledger) -> None:
         )
 
 
-def _check_targets(sent: Sent, history: History) -> None:
+def _check_targets(sent: Sent, history: History, ledger: Ledger) -> None:
     target = sent.message.target
     expected = len(history.plan.routed(target.removeprefix(TOPIC))) if target.startswith(TOPIC) else 1
+    expected -= ledger.skipped.get(sent.sequence, 0)
     if sent.targets != expected:
         raise Violation("fan_out", f"{sent.message.id} to {target}: {sent.targets} targets, not {expected}")
 
@@ -79,5 +80,5 @@ def _check_again(sent: Sent, original: Sent) -> None:
         raise Violation("dedup", f"{name} was receipted as {original.sequence}, then anew as {sent.sequence}")
     if sent.code == "CONFLICT" and same:
         raise Violation("conflict", f"{name} was refused as a conflict, with the same content")
-    if sent.code == "MAILBOX_FULL":
+    if sent.code in ("MAILBOX_FULL", "DEAD_LETTERS_FULL"):
         raise Violation("dedup", f"{name} was accepted before, and its duplicate refused for want of room")
