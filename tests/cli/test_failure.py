@@ -42,7 +42,8 @@ def test_every_error_has_an_exit_code_and_its_own_words(kind: type[MeshError]) -
     [
         (errors.InvalidEnvelope, 2), (errors.PayloadTooLarge, 2), (errors.InvalidSettings, 2),
         (errors.UnknownRecipient, 4), (errors.NotFound, 4), (errors.Conflict, 8), (errors.LeaseLost, 8),
-        (errors.MailboxFull, 1), (errors.DiskFloor, 1), (errors.StoreLagging, 1), (errors.NoAnswer, 6),
+        (errors.MailboxFull, 1), (errors.DeadLettersFull, 1), (errors.OverBudget, 1), (errors.DiskFloor, 1),
+        (errors.StoreLagging, 1), (errors.NoAnswer, 6),
         (errors.Closed, 1), (errors.DirectoryInUse, 5), (errors.JournalPoisoned, 1),
         (errors.JournalDamaged, 9), (errors.RecordUnreadable, 9), (errors.AsideInvalid, 9),
         (errors.FormatTooNew, 1), (errors.StoreMisconfigured, 1),

@@ -86,6 +86,8 @@ EXIT_CODES: dict[type[BaseException], Exit] = {
     errors.Unauthorized: Exit.AUTH,
     errors.Conflict: Exit.CONFLICT,
     errors.MailboxFull: Exit.FAILED,
+    errors.DeadLettersFull: Exit.FAILED,
+    errors.OverBudget: Exit.FAILED,
     errors.DiskFloor: Exit.FAILED,
     errors.StoreLagging: Exit.FAILED,
     errors.RateLimited: Exit.FAILED,

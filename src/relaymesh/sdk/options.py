@@ -36,6 +36,8 @@ class MailboxOptions(TypedDict, total=False):
     breaker_probes: int
     rate_per_s: float
     rate_burst: int
+    dead_letters_max: int
+    dead_letter_bytes_max: int
 
 
 def mailbox_settings(

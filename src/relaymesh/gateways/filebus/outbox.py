@@ -11,7 +11,15 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from relaymesh.errors import InvalidEnvelope, MailboxFull, MeshError, PayloadTooLarge, Refused, SenderError
+from relaymesh.errors import (
+    DeadLettersFull,
+    InvalidEnvelope,
+    MailboxFull,
+    MeshError,
+    PayloadTooLarge,
+    Refused,
+    SenderError,
+)
 from relaymesh.gateways.filebus.dead import bury, pretty, reason_of
 from relaymesh.gateways.filebus.folder import Folder
 from relaymesh.gateways.filebus.letter import META_BYTES_MAX, Letter, letter_of, parse_meta
@@ -235,7 +243,7 @@ class Outbox:
                 [receipt] = self._session.publish(letter.target, [letter.envelope], False, None)
         except SenderError as error:
             return self._bury(letter.stem + META, self._tree.private, error)
-        except MailboxFull as error:
+        except (MailboxFull, DeadLettersFull) as error:
             self._refused[letter.target] = self._session.now() + REFUSED_WAIT_MS
             self._notices.say(f"meta/{letter.stem}{META}", f"waits: {error.message}")
             return False
