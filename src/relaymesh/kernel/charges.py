@@ -74,10 +74,8 @@ def payer_of(envelope: Envelope, mailbox: str, account: str) -> str:
     return mailbox if envelope.type in CONTROL_TYPES else envelope.sender
 
 
-def one_payer(entries: Sequence[Entry], mailbox: str, account: str) -> str | None:
-    """Who pays for all of these, as it mostly is; None when they must be asked one by one."""
-    if account or len(entries) == 1:
-        return account or payer_of(entries[0].envelope, mailbox, account)
+def one_sender(entries: Sequence[Entry]) -> str | None:
+    """Who pays for all of these, as it mostly is: their sender. None when they must be asked one by one."""
     senders = {entry.envelope.sender for entry in entries}
     if len(senders) != 1 or not CONTROL_TYPES.isdisjoint({entry.envelope.type for entry in entries}):
         return None

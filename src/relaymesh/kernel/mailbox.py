@@ -70,6 +70,7 @@ class Mailbox:
         "leased",
         "owner",
         "owner_budget",
+        "payer",
         "rate",
         "ready",
         "settings",
@@ -79,9 +80,7 @@ class Mailbox:
     def __init__(self, address: str, settings: MailboxSettings) -> None:
         self.address = address
         self.settings = settings
-        self.owner = ""
-        """Of a subscription: the agent that pays for what is in it. Empty: the senders do."""
-        self.owner_budget = 0
+        self.owned_by("", 0)
         self.entries = Entries()
         self.bytes = 0
         """What its entries count for: see `Entry.size`."""
@@ -135,13 +134,10 @@ class Mailbox:
                 return i
         return len(new)
 
-    @property
-    def payer(self) -> str:
-        """Who pays for what is here, if not the senders: the account of its owner's subscriptions.
-
-        It is an account of its own, so that what others publish never eats up what the owner may send.
-        """
-        return subscriptions_of(self.owner) if self.owner else ""
+    def owned_by(self, owner: str, budget: int) -> None:
+        """The subscription belongs to this agent; an empty name: to nobody, and senders pay."""
+        self.owner, self.owner_budget = owner, budget
+        self.payer = subscriptions_of(owner) if owner else ""
 
     @property
     def takes_parcels(self) -> bool:

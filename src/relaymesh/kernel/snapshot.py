@@ -235,7 +235,7 @@ def _restore_piece(state: State, piece: AnyPiece, grants: Grants) -> None:
             mailbox = state.mailboxes[piece.address] = Mailbox(piece.address, piece.settings)
             mailbox.counters = msgspec.structs.replace(piece.counters)
             mailbox.halted = dict(piece.halted)
-            mailbox.owner, mailbox.owner_budget = piece.owner, piece.owner_budget
+            mailbox.owned_by(piece.owner, piece.owner_budget)
             if piece.pattern is not None:
                 state.subscriptions.add(piece.address, piece.pattern)
             if piece.suspended is not None:

@@ -16,7 +16,7 @@ from relaymesh.kernel.charges import (
     MESSAGE_BYTES,
     Charges,
     expectation_size,
-    one_payer,
+    one_sender,
     payer_of,
 )
 from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters
@@ -174,12 +174,17 @@ class State:
 
     def _charge(self, mailbox: Mailbox, entries: list[Entry], size: int, sign: int) -> None:
         """Entries of the mailbox, together of this size."""
-        payer = one_payer(entries, mailbox.address, mailbox.payer)
+        payer: str | None = mailbox.payer
+        if not payer:
+            if len(entries) == 1:
+                payer = payer_of(entries[0].envelope, mailbox.address, "")
+            else:
+                payer = one_sender(entries)
         if payer is not None:
             self.charges.add(payer, sign * (size + len(entries) * MESSAGE_BYTES))
             return
         for entry in entries:
-            payer = payer_of(entry.envelope, mailbox.address, mailbox.payer)
+            payer = payer_of(entry.envelope, mailbox.address, "")
             self.charges.add(payer, sign * (entry.size + MESSAGE_BYTES))
 
     def _charge_parcel(self, mailbox: Mailbox, parcel: Parcel, sign: int) -> None:
@@ -229,13 +234,11 @@ class State:
         self._mailbox_opened(MailboxOpened(1, record.at, record.mailbox, record.settings))
         self.subscriptions.add(record.mailbox, record.pattern)
         mailbox = self.mailboxes[record.mailbox]
-        mailbox.owner_budget = record.owner_budget
-        if mailbox.owner != record.owner:
-            if self.live:
-                self._charge_mailbox(mailbox, -1)
-            mailbox.owner = record.owner
-            if self.live:
-                self._charge_mailbox(mailbox, 1)
+        if self.live:
+            self._charge_mailbox(mailbox, -1)
+        mailbox.owned_by(record.owner, record.owner_budget)
+        if self.live:
+            self._charge_mailbox(mailbox, 1)
 
     def _unsubscribed(self, record: Unsubscribed) -> None:
         self.subscriptions.remove(record.mailbox)

@@ -80,7 +80,7 @@ CODES: tuple[Code, ...] = (
     Code("PAYLOAD_TOO_LARGE", 413, False, "The content, or the whole body, is over its limit"),
     Code("MAILBOX_FULL", 429, True, "The mailbox, or a subscription of the topic, has no room"),
     Code("INVALID_VALUE", 400, False, "A value of the call has the wrong type, or lies outside its bounds"),
-    Code("DEAD_LETTERS_FULL", 429, True, "The mailbox has as many dead letters as it may: purge or redrive some"),
+    Code("DEAD_LETTERS_FULL", 429, True, "The mailbox has as many dead letters as it may: redrive or purge"),
     Code("OVER_BUDGET", 429, True, "As much is kept for this sender as may be; acks and nacks still work"),
     Code("INVALID_SETTINGS", 400, False, "A setting of a mailbox or subscription is out of its range"),
     Code("METHOD_NOT_ALLOWED", 405, False, "The path is there, for other methods"),

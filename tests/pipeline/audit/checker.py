@@ -89,7 +89,7 @@ class Checker:
 
     def _event(self, row: Row) -> None:
         kind, mailbox = row["operation"], row["mailbox"]
-        if kind in ("OPEN_MAILBOX", "SUBSCRIBE", "UNSUBSCRIBE"):
+        if kind in ("OPEN_MAILBOX", "SUBSCRIBE", "UNSUBSCRIBE", "SUSPEND", "RESUME"):
             self._mailbox(row)
         elif kind == "APPEND":
             self._accept(mailbox, row, row["delay_ms"])
@@ -115,6 +115,12 @@ class Checker:
 
     def _mailbox(self, row: Row) -> None:
         mailbox = row["mailbox"]
+        if row["operation"] == "SUSPEND":
+            self.open.pop(mailbox, None)
+            return
+        if row["operation"] == "RESUME":
+            self.open[mailbox] = mailbox.rpartition(":")[0]
+            return
         if row["operation"] == "UNSUBSCRIBE":
             self.open.pop(mailbox, None)
             self.settings.pop(mailbox, None)

@@ -186,7 +186,7 @@ def test_the_stories_hold_everything_that_can_happen() -> None:
         "START", "OPEN_MAILBOX", "SUBSCRIBE", "UNSUBSCRIBE", "APPEND", "PUBLISH", "GRANT", "ACK", "DROP",
         "NACK", "LEASE_EXPIRED", "RECLAIM", "DEFER", "RELEASE",
         "DEAD_LETTER", "REDRIVE", "PURGE", "REPRIORITISE",
-        "FORCE_DELIVER", "COMPLETE",
+        "FORCE_DELIVER", "COMPLETE", "SUSPEND", "RESUME",
     }  # fmt: skip
     assert told.keys() == every
 

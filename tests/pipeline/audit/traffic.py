@@ -44,7 +44,9 @@ class Teller:
         self.kernel.agent("b", ordered=True)
         self.kernel.agent("c", max_retries=1, contract={"invalid": Rule(2), "odd": Rule(1, "drop")})
         self.kernel.agent("d", delivery_semantics="at_most_once")
-        self.subscriptions = [self.kernel.subscription("order.*", "s", overflow="dead_letter", capacity=2)]
+        self.subscriptions = [
+            self.kernel.subscription("order.*", "s", overflow="dead_letter", capacity=2, dead_letters_max=2)
+        ]
 
     def tell(self, story: Story) -> list[AnyRecord]:
         for what, number in story:
@@ -89,6 +91,14 @@ class Teller:
 
     def publish(self, chance: random.Random) -> None:
         self.kernel.publish(chance.choice(TOPICS), self.name(), key=chance.choice([None, "k"]))
+
+    def flood(self, chance: random.Random) -> None:
+        """More than a small subscription and its dead letters can take; then its letters may go."""
+        for _ in range(chance.randint(2, 5)):
+            self.kernel.publish("order.made", self.name())
+        letters = [each for each in self.kernel.letters if each.reason == "mailbox_full"]
+        if chance.random() < 0.5:
+            self.kernel.do(PurgeDeadLetters([(each.mailbox, each.dead_sequence) for each in letters]))
 
     def receive(self, chance: random.Random) -> None:
         holder = chance.choice(["w1", "w2"])
@@ -159,6 +169,7 @@ class Teller:
 DEEDS: dict[str, Callable[[Teller, random.Random], None]] = {
     "send": Teller.send,
     "publish": Teller.publish,
+    "flood": Teller.flood,
     "receive": Teller.receive,
     "ack": Teller.ack,
     "drop": Teller.drop,

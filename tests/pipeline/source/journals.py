@@ -91,6 +91,8 @@ def one_of_each() -> list[AnyRecord]:
         records.Dropped(1, at, box, [15], "duplicate"),
         records.Completed(1, at, box, [16]),
         records.Acked(1, at, box, [16]),
+        records.Suspended(1, at, "default/news:coder", "dead_letters_full"),
+        records.Resumed(1, at, "default/news:coder"),
         records.Unsubscribed(1, at, "news/#", "default/news:coder"),
         records.AgentRegistered(1, at, box, "coder", ("python", "review"), "1.0", b'{"gpu":1}'),
     ]

@@ -99,6 +99,9 @@ EXPECTED: list[dict[str, Any]] = [
     {"operation": "DROP", "operation_code": 9, **BOX, "message_sequence": 15, "code": "duplicate"},
     {"operation": "COMPLETE", "operation_code": 16, **BOX, "message_sequence": 16},
     {"operation": "ACK", "operation_code": 8, **BOX, "message_sequence": 16},
+    {"operation": "SUSPEND", "operation_code": 17, "mailbox": "default/news:coder",
+     "reason": "dead_letters_full"},
+    {"operation": "RESUME", "operation_code": 18, "mailbox": "default/news:coder"},
     {"operation": "UNSUBSCRIBE", "operation_code": 4, "mailbox": "default/news:coder", "pattern": "news/#"},
     {"operation": "REGISTER", "operation_code": 128, **BOX},
 ]  # fmt: skip

@@ -28,6 +28,7 @@ CODES = {
     "START": 1, "OPEN_MAILBOX": 2, "SUBSCRIBE": 3, "UNSUBSCRIBE": 4, "APPEND": 5, "PUBLISH": 6, "GRANT": 7,
     "ACK": 8, "DROP": 9, "NACK": 10, "LEASE_EXPIRED": 10, "RECLAIM": 10, "DEFER": 10, "RELEASE": 10,
     "DEAD_LETTER": 11, "REDRIVE": 12, "PURGE": 13, "REPRIORITISE": 14, "FORCE_DELIVER": 15, "COMPLETE": 16,
+    "SUSPEND": 17, "RESUME": 18,
 }  # fmt: skip
 
 Row = dict[str, Any]
