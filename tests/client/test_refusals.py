@@ -10,6 +10,7 @@ import pytest
 from relaymesh import (
     AsyncMesh,
     InvalidSettings,
+    MailboxFull,
     Mesh,
     MeshSettings,
     PayloadTooLarge,
@@ -123,3 +124,36 @@ def _again_and_again(call: Callable[[], object], seconds: float = 60.0) -> None:
     while time.monotonic() < deadline:
         call()
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_full_subscription_of_an_agent_refuses_nobodys_publish(
+    server: ServerThread, transport: Transport
+) -> None:
+    """Promise 10."""
+    secret = server.token(["agent:greedy"])
+    with Mesh(server.url, token=secret, transport=transport) as mesh:
+        greedy = mesh.subscribe("**", "greedy", capacity=1, dead_letters_max=2, overflow="reject")
+    with Mesh(server.url, token=server.token(), transport=transport) as mesh:
+        victim = mesh.subscribe("news", "victim")
+        receipts = [mesh.publish("news", n) for n in range(5)]
+        assert [receipt.targets for receipt in receipts] == [2, 2, 2, 1, 1]
+        assert len(victim.receive_many(9)) == 5
+        stats = mesh.stats().mailboxes[greedy.address]
+        assert (stats.pending, stats.dead_letters, stats.skipped) == (1, 2, 2)
+        assert stats.suspended == "dead_letters_full"
+        assert mesh.purge_dead_letters(receiver="**:greedy") == 2
+        assert mesh.publish("news", 5).targets == 2
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_with_the_scope_write_it_may_reject(server: ServerThread, transport: Transport) -> None:
+    """Promise 10. What an operator chose, the agent does not undo by subscribing again."""
+    with Mesh(server.url, token=server.token(["write", "read"]), transport=transport) as mesh:
+        mesh.subscribe("news", "strict", capacity=1)
+    with Mesh(server.url, token=server.token(["agent:strict"]), transport=transport) as mesh:
+        mesh.subscribe("news", "strict", capacity=1)
+    with Mesh(server.url, token=server.token(), transport=transport) as mesh:
+        mesh.publish("news", 1)
+        with pytest.raises(MailboxFull):
+            mesh.publish("news", 2)

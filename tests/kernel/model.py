@@ -46,7 +46,6 @@ SETTINGS: dict[str, Any] = {
     "dead_letter_bytes_max": 268_435_456,
 }
 MESSAGE_BYTES, MAILBOX_BYTES, FAILURE_BYTES, EXPECTATION_BYTES = 512, 4_096, 128, 512
-SUBSCRIPTIONS_MAX = 256
 
 
 class Refused(Exception):
@@ -308,7 +307,9 @@ class Model:
 
     def letters_full(self, box: Box) -> bool:
         count, size = self.pending_letters(box)
-        return count >= box.settings["dead_letters_max"] or size >= box.settings["dead_letter_bytes_max"]
+        return bool(
+            count >= box.settings["dead_letters_max"] or size >= box.settings["dead_letter_bytes_max"]
+        )
 
     def forget_redriven(self, box: Box) -> None:
         """The oldest of them go until all letters fit."""

@@ -26,7 +26,7 @@ class Patient(Driver):
 
     @property
     def moved(self) -> list[BreakerMoved]:
-        return self.step.moved or []
+        return [each for each in self.step.moved or () if isinstance(each, BreakerMoved)]
 
     def fill(self, count: int, **fields: Any) -> None:
         self.send(self.here, *names(f"m{self.sent}-", count), **fields)

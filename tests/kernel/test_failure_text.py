@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 
 import pytest
@@ -20,7 +21,9 @@ from tests.kernel.driver import Driver
 @pytest.mark.parametrize(
     ("cut", "limit"), [(cut_code, CODE_MAX), (cut_reason, REASON_MAX), (cut_stack, STACK_MAX)]
 )
-def test_a_text_within_its_bound_is_kept_as_it_is_and_no_longer_one_ever(cut, limit: int) -> None:  # type: ignore[no-untyped-def]
+def test_a_text_within_its_bound_is_kept_and_no_longer_one_ever(
+    cut: Callable[[str], str], limit: int
+) -> None:
     for length in (0, 1, limit - 1, limit):
         assert cut("é" * length) == "é" * length
     for length in (limit + 1, limit + 100, 40 * limit):
@@ -56,7 +59,7 @@ def test_a_nack_keeps_cut_texts_alone() -> None:
     mesh.send(box, "m")
     (lease,) = mesh.receive(box)
     mesh.nack(lease, code="c" * 1_000, reason="r" * 1_000_000, stack="s" * 15_000_000)
-    (failure,) = mesh.entry(box, "m").failures or ()
+    (failure,) = mesh.entry(box, "m").failures or []
     assert (failure.code, failure.reason, failure.stack) == (
         cut_code("c" * 1_000),
         cut_reason("r" * 1_000_000),

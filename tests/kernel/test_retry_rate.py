@@ -34,7 +34,7 @@ class Traffic(Driver):
                 self.nack(*leases)
             else:
                 self.ack(*leases)
-            self.moved += self.step.moved or []
+            self.moved += [each for each in self.step.moved or () if isinstance(each, BreakerMoved)]
             self.now += gap
         return self.box(self.here).breaker.state
 

@@ -7,16 +7,23 @@ subscriptions: it alone decides how many there are, and no publisher could know.
 charged to the mailbox it lies in: its sender had no choice. A mailbox, and each correlation id that it
 expects, are charged as well.
 
-The ledger is volatile. It is made anew from the state when a replay is over, and counts nothing before.
+Charges are volatile. They are counted when a replay is over, and kept up from then on; before that every
+method that charges does nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from relaymesh.errors import OverBudget
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import CONTROL_TYPES, Envelope
+
+if TYPE_CHECKING:
+    from relaymesh.kernel.dead_letters import DeadLetter
+    from relaymesh.kernel.mailbox import Mailbox
+    from relaymesh.kernel.parcel import Parcel
 
 MESSAGE_BYTES = 512
 """What a message takes beside its content: its fields, its places in tables, its id in dedup."""
@@ -36,23 +43,71 @@ def subscriptions_of(owner: str) -> str:
 
 
 class Charges:
-    """Bytes by the address that pays for them."""
+    """Bytes by the address that pays for them. `sign`: 1 to charge, -1 to give back."""
 
-    __slots__ = ("_by_payer",)
+    __slots__ = ("_by_payer", "_live")
 
     def __init__(self) -> None:
         self._by_payer: dict[str, int] = {}
+        self._live = False
+
+    def count(self, letters: Iterable[DeadLetter], mailboxes: Iterable[Mailbox]) -> None:
+        """Begin anew, with all there is."""
+        self._by_payer = {}
+        self._live = True
+        for letter in letters:
+            self.letter(letter, 1)
+        for mailbox in mailboxes:
+            self.mailbox(mailbox, 1)
 
     def of(self, payer: str) -> int:
         return self._by_payer.get(payer, 0)
 
     def add(self, payer: str, size: int) -> None:
-        """Charge `size` more; a negative one is given back."""
+        """Charge `size` more; a negative one is given back. Live only."""
         left = self._by_payer.get(payer, 0) + size
         if left:
             self._by_payer[payer] = left
         else:
             self._by_payer.pop(payer, None)
+
+    def mailbox(self, mailbox: Mailbox, sign: int) -> None:
+        """A mailbox and everything in it, expectations too."""
+        if self._live:
+            self.add(mailbox.payer or mailbox.address, sign * MAILBOX_BYTES)
+            self.entries(mailbox, list(mailbox.entries.values()), mailbox.bytes, sign)
+            for correlation_id in mailbox.expected:
+                self.add(mailbox.address, sign * expectation_size(correlation_id))
+
+    def entries(self, mailbox: Mailbox, entries: Sequence[Entry], size: int, sign: int) -> None:
+        """Entries of a mailbox, together of this size. Live only."""
+        payer: str | None = mailbox.payer
+        if not payer:
+            one = len(entries) == 1
+            payer = payer_of(entries[0].envelope, mailbox.address, "") if one else one_sender(entries)
+        if payer is not None:
+            self.add(payer, sign * (size + len(entries) * MESSAGE_BYTES))
+            return
+        for entry in entries:
+            payer = payer_of(entry.envelope, mailbox.address, "")
+            self.add(payer, sign * (entry.size + MESSAGE_BYTES))
+
+    def parcel(self, mailbox: Mailbox, parcel: Parcel, sign: int) -> None:
+        """A parcel that enters a mailbox, or is settled. Live only."""
+        payer = mailbox.payer or parcel.sender
+        if payer is not None:
+            self.add(payer, sign * (parcel.bytes + parcel.count * MESSAGE_BYTES))
+            return
+        for envelope in parcel.envelopes:
+            self.add(envelope.sender, sign * (envelope.size + MESSAGE_BYTES))
+
+    def failure(self, mailbox: Mailbox, entry: Entry, more: int) -> None:
+        if self._live:
+            self.add(payer_of(entry.envelope, mailbox.address, mailbox.payer), more)
+
+    def letter(self, letter: DeadLetter, sign: int) -> None:
+        if self._live:
+            self.add(letter.payer or letter.envelope.sender, sign * (letter.size + MESSAGE_BYTES))
 
     def require(self, payer: str, size: int, budget: int) -> None:
         """Raise unless `size` more fit into the payer's budget; 0 is no budget."""

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from relaymesh.kernel.entry import Entry, with_failure
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import Failure, failures_size
 from relaymesh.kernel.settings import MailboxSettings
@@ -40,6 +41,32 @@ class DeadLetter(msgspec.Struct, array_like=True, frozen=True, gc=False):
     def size(self) -> int:
         """What it counts for against its mailbox's budget for dead letters."""
         return self.envelope.size + failures_size(self.failures)
+
+
+def letter_of(
+    mailbox: str,
+    entry: Entry,
+    failure: Failure | None,
+    reason: str,
+    dead_sequence: int,
+    at: int,
+    payer: str,
+) -> DeadLetter:
+    """What an entry becomes that dies of this failure, if it was one."""
+    failures = entry.failures or []
+    return DeadLetter(
+        mailbox=mailbox,
+        sequence=entry.sequence,
+        dead_sequence=dead_sequence,
+        at=at,
+        accepted_at=entry.accepted_at,
+        reason=reason,
+        envelope=entry.envelope,
+        attempts=entry.attempts,
+        redrives=entry.redrives,
+        failures=list(failures) if failure is None else with_failure(failures, failure),
+        payer="" if payer == entry.envelope.sender else payer,
+    )
 
 
 class Shelf:

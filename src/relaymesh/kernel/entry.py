@@ -79,6 +79,12 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         size = self.envelope.size
         return size + failures_size(self.failures) if self.failures else size
 
+    def fail(self, failure: Failure) -> int:
+        """Keep one failure more. Returns by how much the size grew: less than nothing if others went."""
+        before = failures_size(self.failures)
+        self.failures = with_failure(self.failures, failure)
+        return failures_size(self.failures) - before
+
     @property
     def scheduled_at(self) -> int:
         """When it was to be delivered according to its receipt, forced or not."""

@@ -11,15 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from relaymesh.kernel.charges import (
-    MAILBOX_BYTES,
-    MESSAGE_BYTES,
-    Charges,
-    expectation_size,
-    one_sender,
-    payer_of,
-)
-from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters
+from relaymesh.kernel.charges import Charges, payer_of
+from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters, letter_of
 from relaymesh.kernel.dedup import Admitted, Seen, digest_of
 from relaymesh.kernel.entry import (
     DELAYED,
@@ -30,7 +23,6 @@ from relaymesh.kernel.entry import (
     Entry,
     Grant,
     Lease,
-    with_failure,
 )
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
@@ -47,7 +39,6 @@ from relaymesh.kernel.records import (
     DelayedForced,
     Dropped,
     EpochStarted,
-    Failure,
     Granted,
     MailboxOpened,
     Published,
@@ -58,7 +49,6 @@ from relaymesh.kernel.records import (
     Subscribed,
     Suspended,
     Unsubscribed,
-    failures_size,
 )
 from relaymesh.kernel.registration import Registration, registration_of
 from relaymesh.kernel.timers import DueTimes, Expiry, LeaseClock, Wakes
@@ -145,12 +135,9 @@ class State:
         self.leases = {}
         self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock(self.leases)
         self.wakes = Wakes()
-        self.charges = Charges()
-        for letter in self.letters:
-            self._charge_letter(letter, 1)
+        self.charges.count(self.letters, self.mailboxes.values())
         for mailbox in self.mailboxes.values():
             mailbox.entries.unpack()
-            self._charge_mailbox(mailbox, 1)
             for entry in mailbox.entries.values():
                 if entry.lease is not None:
                     self._index(entry.lease)
@@ -162,41 +149,6 @@ class State:
             mailbox.rebuild()
             mailbox.limit_anew()
             self.expiry.add(mailbox, list(mailbox.entries.values()))
-
-    # -- charges (volatile) -------------------------------------------------------------------
-
-    def _charge_mailbox(self, mailbox: Mailbox, sign: int) -> None:
-        """The mailbox and everything in it, expectations too: charged, or given back."""
-        self.charges.add(mailbox.payer or mailbox.address, sign * MAILBOX_BYTES)
-        self._charge(mailbox, list(mailbox.entries.values()), mailbox.bytes, sign)
-        for correlation_id in mailbox.expected:
-            self.charges.add(mailbox.address, sign * expectation_size(correlation_id))
-
-    def _charge(self, mailbox: Mailbox, entries: list[Entry], size: int, sign: int) -> None:
-        """Entries of the mailbox, together of this size."""
-        payer: str | None = mailbox.payer
-        if not payer:
-            if len(entries) == 1:
-                payer = payer_of(entries[0].envelope, mailbox.address, "")
-            else:
-                payer = one_sender(entries)
-        if payer is not None:
-            self.charges.add(payer, sign * (size + len(entries) * MESSAGE_BYTES))
-            return
-        for entry in entries:
-            payer = payer_of(entry.envelope, mailbox.address, "")
-            self.charges.add(payer, sign * (entry.size + MESSAGE_BYTES))
-
-    def _charge_parcel(self, mailbox: Mailbox, parcel: Parcel, sign: int) -> None:
-        payer = mailbox.payer or parcel.sender
-        if payer is not None:
-            self.charges.add(payer, sign * (parcel.bytes + parcel.count * MESSAGE_BYTES))
-            return
-        for envelope in parcel.envelopes:
-            self.charges.add(envelope.sender, sign * (envelope.size + MESSAGE_BYTES))
-
-    def _charge_letter(self, letter: DeadLetter, sign: int) -> None:
-        self.charges.add(letter.payer or letter.envelope.sender, sign * (letter.size + MESSAGE_BYTES))
 
     def _index(self, lease: Lease) -> None:
         self.leases[lease.token] = lease
@@ -218,9 +170,8 @@ class State:
     def _mailbox_opened(self, record: MailboxOpened) -> None:
         mailbox = self.mailboxes.get(record.mailbox)
         if mailbox is None:
-            self.mailboxes[record.mailbox] = Mailbox(record.mailbox, record.settings)
-            if self.live:
-                self.charges.add(record.mailbox, MAILBOX_BYTES)
+            mailbox = self.mailboxes[record.mailbox] = Mailbox(record.mailbox, record.settings)
+            self.charges.mailbox(mailbox, 1)
             return
         before = mailbox.settings
         mailbox.configure(record.settings)
@@ -234,17 +185,13 @@ class State:
         self._mailbox_opened(MailboxOpened(1, record.at, record.mailbox, record.settings))
         self.subscriptions.add(record.mailbox, record.pattern)
         mailbox = self.mailboxes[record.mailbox]
-        if self.live:
-            self._charge_mailbox(mailbox, -1)
+        self.charges.mailbox(mailbox, -1)
         mailbox.owned_by(record.owner, record.owner_budget)
-        if self.live:
-            self._charge_mailbox(mailbox, 1)
+        self.charges.mailbox(mailbox, 1)
 
     def _unsubscribed(self, record: Unsubscribed) -> None:
         self.subscriptions.remove(record.mailbox)
-        mailbox = self.mailboxes.pop(record.mailbox)
-        if self.live:
-            self._charge_mailbox(mailbox, -1)
+        self.charges.mailbox(self.mailboxes.pop(record.mailbox), -1)
 
     def _suspended(self, record: Suspended) -> None:
         self.subscriptions.suspend(record.mailbox, record.reason)
@@ -318,7 +265,7 @@ class State:
         mailbox.bytes += parcel.bytes
         mailbox.by_priority[parcel.priority] += parcel.count
         if self.live:
-            self._charge_parcel(mailbox, parcel, 1)
+            self.charges.parcel(mailbox, parcel, 1)
             mailbox.ready.push_parcel(parcel)
             self.want(mailbox)
             self.expiry.add_parcel(mailbox, parcel)
@@ -340,7 +287,7 @@ class State:
         mailbox.bytes += size
         mailbox.delayed += len(delayed)
         if self.live:
-            self._charge(mailbox, entries, size, 1)
+            self.charges.entries(mailbox, entries, size, 1)
             for entry in delayed:
                 self.due.add(mailbox, entry)
             mailbox.make_all_ready([e for e in entries if e.state == READY] if delayed else entries)
@@ -435,7 +382,9 @@ class State:
             self._let_go(mailbox, entry)
             failure = record.failures[i] if record.failures else None
             if failure is not None:
-                self._note_failure(mailbox, entry, failure)
+                more = entry.fail(failure)
+                mailbox.bytes += more
+                self.charges.failure(mailbox, entry, more)
             if not burned:
                 entry.attempts -= 1
             if record.cause == "deferred":
@@ -449,14 +398,6 @@ class State:
             mailbox.counters.deferred += record.count
         if self.live:
             self._wait_again(mailbox, record, by_lane)
-
-    def _note_failure(self, mailbox: Mailbox, entry: Entry, failure: Failure) -> None:
-        before = failures_size(entry.failures)
-        entry.failures = with_failure(entry.failures, failure)
-        more = failures_size(entry.failures) - before
-        mailbox.bytes += more
-        if self.live:
-            self.charges.add(payer_of(entry.envelope, mailbox.address, mailbox.payer), more)
 
     def _wait_again(self, mailbox: Mailbox, record: Returned, by_lane: dict[Lane, list[Entry]]) -> None:
         for lane, entries in by_lane.items():
@@ -516,7 +457,7 @@ class State:
         if lanes:
             self.want(mailbox)
         if live:
-            self._charge(mailbox, entries, size, -1)
+            self.charges.entries(mailbox, entries, size, -1)
             self.expiry.settled(len(entries))
 
     def _settle_parcel(self, mailbox: Mailbox, parcel: Parcel) -> None:
@@ -531,7 +472,7 @@ class State:
         mailbox.leased -= parcel.count
         mailbox.by_priority[parcel.priority] -= parcel.count
         if self.live:
-            self._charge_parcel(mailbox, parcel, -1)
+            self.charges.parcel(mailbox, parcel, -1)
             assert parcel.grant is not None
             parcel.grant.held -= parcel.count
             leases = self.leases
@@ -574,23 +515,11 @@ class State:
         letters: list[DeadLetter] = []
         entries = [mailbox.entries[sequence] for sequence in record.sequences]
         for i, entry in enumerate(entries):
-            failures = list(entry.failures or ())
             failure = record.failures[i] if record.failures else None
-            if failure is not None:
-                failures = with_failure(failures, failure)
             payer = payer_of(entry.envelope, mailbox.address, mailbox.payer)
-            letter = DeadLetter(
-                mailbox=mailbox.address,
-                sequence=entry.sequence,
-                dead_sequence=self.sequence + i,
-                at=record.at,
-                accepted_at=entry.accepted_at,
-                reason=record.reason,
-                envelope=entry.envelope,
-                attempts=entry.attempts,
-                redrives=entry.redrives,
-                failures=failures,
-                payer="" if payer == entry.envelope.sender else payer,
+            dead_sequence = self.sequence + i
+            letter = letter_of(
+                mailbox.address, entry, failure, record.reason, dead_sequence, record.at, payer
             )
             if mailbox.settings.halt_on_dead_letter:
                 key = mailbox.lane_key(entry.envelope)
@@ -598,8 +527,7 @@ class State:
                     mailbox.halt(key, letter.dead_sequence, live=self.live)
             self.letters.add(letter)
             letters.append(letter)
-            if self.live:
-                self._charge_letter(letter, 1)
+            self.charges.letter(letter, 1)
         self._settle(mailbox, entries)
         mailbox.counters.dead += record.count
         if record.reason == "ttl_expired":
@@ -610,8 +538,7 @@ class State:
         for dead_sequence in record.dead_sequences:
             letter = self.letters.remove(record.mailbox, dead_sequence)
             if letter is not None:
-                if self.live:
-                    self._charge_letter(letter, -1)
+                self.charges.letter(letter, -1)
                 self._resume(letter)
 
     def _resume(self, letter: DeadLetter) -> None:
