@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from relaymesh.errors import DeadLettersFull, MailboxFull, NotFound, OverBudget
+from relaymesh.errors import DeadLettersFull, InvalidEnvelope, MailboxFull, NotFound, OverBudget
 from relaymesh.kernel.charges import EXPECTATION_BYTES, MAILBOX_BYTES, MESSAGE_BYTES
 from relaymesh.kernel.commands import (
     Expect,
@@ -301,6 +301,14 @@ def test_expectations_are_charged_and_bounded(mesh: Driver) -> None:
         mesh.do(Expect(box, "more"))
     mesh.restart()
     assert kept(mesh, box) == MAILBOX_BYTES, "a restart forgets who waited"
+
+
+@pytest.mark.parametrize("id", ["", "q" * 513])
+def test_an_expected_id_has_the_length_that_a_messages_may_have(mesh: Driver, id: str) -> None:
+    box = mesh.agent()
+    with pytest.raises(InvalidEnvelope, match="1 to 512"):
+        mesh.do(Expect(box, id))
+    mesh.do(Expect(box, "q" * 512))
 
 
 def test_messages_of_several_senders_in_one_parcel_are_charged_to_each(mesh: Driver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from relaymesh.kernel.records import (
     Acked,
     AnyRecord,
     DeadLettered,
+    DeadLettersPurged,
     Dropped,
     Failure,
     Published,
     Redriven,
+    Returned,
 )
 from relaymesh.store import Projection, SqliteStore, connect, rebuild
 from relaymesh.store.schema import migrate, migrations
@@ -410,6 +413,38 @@ def test_a_dead_letter_shows_why_and_every_attempt(store: SqliteStore) -> None:
     assert row.content == b"content"
     assert row.failures == '[[1,2,"timeout","slow",""],[2,3,"fatal","bang","line 1"]]'
     assert store.dead_letters(mailbox="default/b") == []
+
+
+def test_of_many_failures_a_row_keeps_the_first_and_the_last(store: SqliteStore) -> None:
+    """However they come: each in a batch of its own, or many in one."""
+    journal = Journal()
+    failed = [Failure(attempt, 2, "other", "é") for attempt in range(1, 81)]
+    store.project([journal(accepted(1, "m"))])
+    for failure in failed[:40]:
+        store.project([journal(Returned(1, 2, BOX, "nack", [0], [2], [failure]))])
+    store.project([journal(Returned(1, 2, BOX, "nack", [0], [2], [failure])) for failure in failed[40:]])
+    [(kept,)] = store._reader.execute("SELECT failures FROM messages")
+    assert [failure[0] for failure in json.loads(kept)] == [1, *range(50, 81)]
+    assert json.loads(kept)[0] == [1, 2, "other", "é", ""]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_redriven_message_stays_redriven_when_its_letter_is_purged(
+    store: SqliteStore, together: bool
+) -> None:
+    journal = Journal()
+    letter = DeadLetter(BOX, 0, 1, 3, 1, "fatal", envelope(), 2, 0, [])
+    events = [
+        journal(accepted(1, "m")),
+        journal(DeadLettered(1, 3, BOX, [0], "fatal", []), [letter]),
+        journal(Redriven(1, 4, BOX, 1, "default/b", envelope()), 1),
+        journal(DeadLettersPurged(1, 5, BOX, [1])),
+    ]
+    for batch in [events] if together else [[event] for event in events]:
+        store.project(batch)
+    state = "SELECT state FROM messages WHERE mailbox = ? AND sequence = 0"
+    assert list(store._reader.execute(state, (BOX,))) == [("redriven",)]
+    assert store.dead_letters(mailbox=BOX) == []
 
 
 def test_a_reader_cannot_write(store: SqliteStore) -> None:

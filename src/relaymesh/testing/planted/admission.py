@@ -8,13 +8,16 @@ from typing import Any
 
 from relaymesh.errors import Conflict
 from relaymesh.kernel import admission
+from relaymesh.kernel.dead_letters import Shelf
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.dedup import Admitted, Seen
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.suspension import Look
 from relaymesh.kernel.topics import Subscriptions
 from relaymesh.node.node import Node
 from relaymesh.testing.planted.bug import Original, at, plant
@@ -62,9 +65,31 @@ def capacity_not_asked(original: Original, mailbox: Mailbox, messages: int, size
 
 @plant(at(admission, "accept"), broken="a batch that is refused is accepted up to where it was refused")
 def batch_accepted_in_part(
-    original: Original, decision: Decision, groups: Any, known: Any = None, minted: bool = False
+    original: Original,
+    decision: Decision,
+    groups: Any,
+    known: Any = None,
+    minted: bool = False,
+    budget: int = 0,
 ) -> list[Receipt]:
-    return [receipt for group in groups for receipt in original(decision, [group], known, minted)]
+    return [receipt for group in groups for receipt in original(decision, [group], known, minted, budget)]
+
+
+@plant(at(Shelf, "full"), broken="a mailbox takes more though its dead letters are full")
+def dead_letters_not_asked(original: Original, shelf: Shelf, settings: MailboxSettings) -> bool:
+    return False
+
+
+@plant(at(Subscriptions, "suspend"), broken="a subscription that was suspended gets publishes all the same")
+def suspended_not_skipped(
+    original: Original, subscriptions: Subscriptions, mailbox: str, reason: str
+) -> None:
+    pass
+
+
+@plant(at(Look, "relieved"), broken="a suspended subscription is resumed with its dead letters still there")
+def resumed_at_once(original: Original, look: Look, mailbox: Mailbox) -> bool:
+    return True
 
 
 @plant(at(Subscriptions, "route"), broken="the last of several subscribers does not get a publish")
