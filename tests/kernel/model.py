@@ -314,6 +314,7 @@ class Model:
     def forget_redriven(self, box: Box) -> None:
         """The oldest of them go until all letters fit."""
         mine = [letter for letter in self.letters if letter.mailbox == box.address]
+        mine.sort(key=lambda letter: letter.dead_sequence)
         for old in [letter for letter in mine if letter.status == "redriven"]:
             size = sum(letter.message.size for letter in mine)
             if (

@@ -92,14 +92,18 @@ def _full(mailbox: Mailbox, more: int) -> MailboxFull:
     )
 
 
-def _require_budget(decision: Decision, batches: Sequence[Sequence[Envelope]], budget: int) -> None:
-    """Of every sender among these: all that would be kept for it."""
+def _require_budget(
+    decision: Decision, batches: Sequence[Sequence[Envelope]], budget: int, copies: int = 1
+) -> None:
+    """Of every sender among these: all that would be kept for it. `copies`: of each message."""
     asked: dict[str, int] = {}
     for batch in batches:
-        for envelope in batch:
-            asked[envelope.sender] = asked.get(envelope.sender, 0) + envelope.size + MESSAGE_BYTES
+        senders = {envelope.sender for envelope in batch}
+        for sender in senders:
+            mine = batch if len(senders) == 1 else [each for each in batch if each.sender == sender]
+            asked[sender] = asked.get(sender, 0) + size_of(mine) + len(mine) * MESSAGE_BYTES
     for sender, size in asked.items():
-        decision.state.charges.require(sender, size, budget)
+        decision.state.charges.require(sender, size * copies, budget)
 
 
 def _all_unknown(decision: Decision, target: str, envelopes: Sequence[Envelope], known: Known) -> bool:
@@ -226,7 +230,8 @@ def _reach(decision: Decision, topic: str, new: list[Envelope], budget: int) -> 
     ]
     fitting = {box: _that_fit(box, new, look.size) for box in [*reached, *back] if box not in closed}
     if budget:
-        _require_budget(decision, [new for mailbox in fitting if not mailbox.payer], budget)
+        copies = sum(not mailbox.payer for mailbox in fitting)
+        _require_budget(decision, [new], budget, copies)
     for mailbox, reason in closed.items():
         suspend(decision, mailbox, reason)
     for mailbox in back:

@@ -14,6 +14,8 @@ method that charges does nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from heapq import nlargest
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from relaymesh.errors import OverBudget
@@ -111,15 +113,19 @@ class Charges:
 
     def require(self, payer: str, size: int, budget: int) -> None:
         """Raise unless `size` more fit into the payer's budget; 0 is no budget."""
-        if budget and self.of(payer) + size > budget:
+        if budget and size and self.of(payer) + size > budget:
             raise OverBudget(
                 f"the mesh keeps {self.of(payer)} bytes for {payer}, and {size} more were asked for;"
                 f" the budget is {budget}"
             )
 
     def all(self) -> dict[str, int]:
-        """A copy, the greatest first."""
-        return dict(sorted(self._by_payer.items(), key=lambda row: (-row[1], row[0])))
+        """A copy."""
+        return dict(self._by_payer)
+
+    def greatest(self, count: int) -> dict[str, int]:
+        """Those for whom most is kept, the greatest first."""
+        return dict(nlargest(count, self._by_payer.items(), key=itemgetter(1)))
 
 
 def payer_of(envelope: Envelope, mailbox: str, account: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from relaymesh.kernel.breaker import Breaker
@@ -36,7 +35,7 @@ def stats_of(node: Node, kernel: Kernel, addresses: Iterable[str] | None = None)
         epoch=state.epoch,
         unrouted=state.unrouted,
         dead_letters=state.letters.count,
-        kept=dict(islice(state.charges.all().items(), KEPT_MAX)),
+        kept=state.charges.greatest(KEPT_MAX),
         remembered_ids=len(state.admitted),
         journal_bytes=node.core.journal.bytes_written,
         store_lag=node.projector.lag if node.projector is not None else 0,
