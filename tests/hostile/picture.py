@@ -1,0 +1,107 @@
+"""The durable state as a picture that can be compared: before a mesh ends, and after its next start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from relaymesh.kernel.snapshot import AgentsPiece, EntriesPiece, LettersPiece, MailboxPiece, Snapshot
+from relaymesh.kernel.state import State
+from relaymesh.node.node import Node
+from relaymesh.wire.snapshot import decode_piece, encode_piece
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One pending message. `held`: it was out with a receiver, whose end may have cost an attempt."""
+
+    id: str
+    sequence: int
+    expires_at: int
+    held: bool
+    rest: Any
+
+
+class Picture(msgspec.Struct, frozen=True):
+    now: int
+    mailboxes: dict[str, Any]
+    entries: dict[str, list[Seen]]
+    letters: dict[tuple[str, int], Any]
+    agents: list[Any]
+
+
+def picture_of(node: Node) -> Picture:
+    """Everything durable, as a checkpoint would keep it: it is encoded and read back on the way."""
+    core = node.core
+    with core._lock:
+        return _picture(core.kernel.state)
+
+
+def _picture(state: State) -> Picture:
+    picture = Picture(state.now, {}, {}, {}, [])
+    snapshot = Snapshot(state)
+    try:
+        for drawn in snapshot.pieces():
+            piece = decode_piece(encode_piece(drawn))
+            if isinstance(piece, MailboxPiece):
+                picture.mailboxes[piece.address] = (piece.settings, piece.halted, piece.pattern)
+            elif isinstance(piece, EntriesPiece):
+                picture.entries.setdefault(piece.mailbox, []).extend(map(_seen, piece.entries))
+            elif isinstance(piece, LettersPiece):
+                picture.letters.update({(each.mailbox, each.dead_sequence): each for each in piece.letters})
+            elif isinstance(piece, AgentsPiece):
+                picture.agents.extend(piece.agents)
+    finally:
+        snapshot.close()
+    return picture
+
+
+def _seen(piece: Any) -> Seen:
+    rest = (
+        piece.envelope,
+        piece.due_at,
+        piece.priority,
+        piece.attempts,
+        piece.deferrals,
+        piece.redrives,
+        piece.completed,
+        piece.failures,
+    )
+    ttl = piece.envelope.ttl_ms
+    expires_at = piece.due_at + ttl if ttl else 0
+    return Seen(piece.envelope.id, piece.sequence, expires_at, piece.held is not None, rest)
+
+
+def differences(before: Picture, after: Picture) -> list[str]:
+    """What a restart changed and should not have. Time may have passed: what expired meanwhile is gone."""
+    found = []
+    for address, seen in before.mailboxes.items():
+        if after.mailboxes.get(address) != seen:
+            found.append(f"mailbox {address!r} was {seen} and is {after.mailboxes.get(address)}"[:600])
+    for address, entries in before.entries.items():
+        found += _moved(address, entries, after)
+    for name, letter in before.letters.items():
+        if name not in after.letters:
+            found.append(f"dead letter {name} is gone")
+        elif after.letters[name] != letter:
+            found.append(f"dead letter {name} was {letter} and is {after.letters[name]}"[:600])
+    if before.agents != after.agents:
+        found.append(f"agents were {before.agents} and are {after.agents}"[:600])
+    return found
+
+
+def _moved(address: str, entries: list[Seen], after: Picture) -> list[str]:
+    now = {each.sequence: each for each in after.entries.get(address, [])}
+    order = [sequence for sequence in now if any(each.sequence == sequence for each in entries)]
+    if order != [each.sequence for each in entries if each.sequence in now]:
+        return [f"the messages of {address!r} changed their order"]
+    found = []
+    for each in entries:
+        there = now.get(each.sequence)
+        if there is None:
+            expired = each.expires_at and each.expires_at <= after.now
+            if not expired and not each.held:
+                found.append(f"message {each.id!r} ({each.sequence}) of {address!r} is gone")
+        elif not each.held and there.rest != each.rest:
+            found.append(f"message {each.id!r} of {address!r} was {each.rest} and is {there.rest}"[:600])
+    return found
