@@ -11,7 +11,8 @@ from relaymesh.errors import DirectoryError, Empty, JournalPoisoned, MeshError
 MESSAGE_CHARACTERS_MAX = 4_000
 SIGNATURE = re.compile(
     r"unexpected keyword|multiple values|required (positional|keyword)|positional argument|takes no (keyword )?arg"
-    r"|Missing required argument|Extra positional arguments|keywords must be strings"
+    r"|Missing required argument|Extra positional arguments|keywords must be strings",
+    re.IGNORECASE,
 )
 """TypeErrors that Python, or a struct's constructor, gives for a wrong keyword or a wrong number of arguments."""
 
@@ -28,6 +29,8 @@ def complaint(error: BaseException | None, *, opening: bool = False) -> str | No
         return _badly_said(error) or _fatal(error, opening)
     if isinstance(error, TypeError) and SIGNATURE.search(str(error)):
         return None
+    if isinstance(error, ValueError) and where(error).startswith("enum.py"):
+        return None  # of an enumeration, as every one of Python's
     return f"{type(error).__name__} came out"
 
 
