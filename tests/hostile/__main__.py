@@ -10,13 +10,14 @@ import argparse
 import json
 import sys
 
-from tests.hostile import embedded, over_http, over_websocket
+from tests.hostile import embedded, over_filebus, over_http, over_websocket
 
 RUNS = {
     "embedded": embedded.run,
     "http": over_http.run,
     "websocket-json": over_websocket.run_json,
     "websocket-msgpack": over_websocket.run_msgpack,
+    "filebus": over_filebus.run,
 }
 
 

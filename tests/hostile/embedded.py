@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from relaymesh import AsyncMesh, Mesh, MeshSettings
+from relaymesh import AsyncMesh, Mesh
 from relaymesh.errors import Closed, MeshError
 from relaymesh.journal import JournalSettings
 from relaymesh.sdk.agent import Inbox
@@ -604,8 +604,5 @@ def run(calls: int, seed: int) -> Report:
     """A run in a folder of its own."""
     logging.getLogger("relaymesh").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as folder:
-        sealed(Path(folder))
-        try:
+        with sealed(Path(folder)):
             return Run(seed, Path(folder)).calls(calls)
-        finally:
-            MeshSettings()  # the folder is left before it goes

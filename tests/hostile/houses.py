@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -142,10 +144,18 @@ SMALL = MeshSettings(journal=JournalSettings(allocate_bytes=0), checkpoint_bytes
 HOUSES: tuple[type[Any], ...] = (ManualHouse, ThreadedHouse, AsyncHouse)
 
 
-def sealed(folder: Path) -> None:
+@contextlib.contextmanager
+def sealed(folder: Path) -> Iterator[None]:
     """Nothing that is drawn by accident reaches a real home, or a real node."""
+    kept, place = dict(os.environ), Path.cwd()
     os.environ.pop("RELAYMESH_URL", None)
     os.environ.pop("RELAYMESH_TOKEN", None)
     os.environ["RELAYMESH_HOME"] = str(folder / "home")
     os.environ["HOME"] = str(folder)
     os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(place)
+        os.environ.clear()
+        os.environ.update(kept)
