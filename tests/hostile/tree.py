@@ -190,7 +190,8 @@ def paths(tree: Any, here: Path = ()) -> list[Path]:
 def spoil(tree: Any, rng: random.Random, values: tuple[Any, ...], *, spare: frozenset[str] = frozenset()) -> Any:
     """The tree with one place of it replaced, left out, or added. `spare`: fields that stay as they are."""
     places = [path for path in paths(tree) if path and path[-1] not in spare] or [()]
-    path = rng.choice(places)
+    leaves = [path for path in places if not isinstance(_at(tree, path), (dict, list))]
+    path = rng.choice(leaves if leaves and rng.random() < 0.8 else places)
     roll = rng.random()
     value = rng.choice(_alike(_at(tree, path), values) if rng.random() < 0.6 else values)
     if roll < 0.08 and path and isinstance(path[-1], str):
@@ -215,6 +216,7 @@ def _spread(kind: type, values: tuple[Any, ...]) -> tuple[Any, ...]:
         found = tuple(each for each in values if isinstance(each, kind) and not isinstance(each, (bool, Bytes)))
         if kind is int:
             found += tuple(each for each in values if isinstance(each, Bytes) and each.lstrip(b"-").isdigit())
+            found += tuple(each for each in found if isinstance(each, Bytes) or abs(each) > 2**60) * 3
         _spreads[kind, id(values)] = found
     return found
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from relaymesh.server.served import CATCH_UP_S, Served
 from relaymesh.wire.frames import Attempt
 
+SEQUENCE_MAX = (1 << 63) - 1
+"""The largest sequence that the store can hold, and so the largest that a message can have."""
 DONE = {"acked": 0, "dropped": 1}
 """How many attempts the store does not count when a message ends so: a drop is no attempt."""
 
@@ -25,7 +27,10 @@ def ended_by(served: Served, attempts: Sequence[Attempt]) -> list[bool]:
     if views is None:
         return [False] * len(attempts)
     served.node.catch_up(CATCH_UP_S)
-    found = [views.entry(mailbox, sequence) for mailbox, sequence, _, _ in attempts]
+    found = [
+        views.entry(mailbox, sequence) if 0 <= sequence <= SEQUENCE_MAX else None
+        for mailbox, sequence, _, _ in attempts
+    ]
     return [
         row is not None
         and row.state in DONE

@@ -180,7 +180,7 @@ def _with_unknown_fields(
         message = _decode_message(_encode(fields))
     except msgspec.ValidationError as found:
         raise InvalidEnvelope(_in_our_words(found)) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise InvalidEnvelope(_in_our_words(error)) from None
     return message, check_extra(_encode(unknown), limit) if unknown else None
 

@@ -22,7 +22,7 @@ class Refusal:
     code: str
     status: int
     title: str
-    hint: str = ""
+    hint: str
     retryable: bool = False
 
 
@@ -56,14 +56,21 @@ HOST_REFUSED = Refusal(
 ORIGIN_REFUSED = Refusal(
     "ORIGIN_REFUSED", 403, "requests from that web page are refused", "configure --allow-host if it is yours"
 )
-MALFORMED = Refusal("MALFORMED_REQUEST", 400, "the request is malformed")
+MALFORMED = Refusal(
+    "MALFORMED_REQUEST",
+    400,
+    "the request is malformed",
+    "correct what `detail` names; /openapi.json lists every path and its parameters",
+)
 TOKEN_IN_URL = Refusal(
     "TOKEN_IN_URL",
     400,
     "a credential must not stand in a URL",
     "send it in Authorization, and revoke this one",
 )
-HEADERS_TOO_LARGE = Refusal("HEADERS_TOO_LARGE", 431, "the headers are too large")
+HEADERS_TOO_LARGE = Refusal(
+    "HEADERS_TOO_LARGE", 431, "the headers are too large", "send fewer headers, and no cookies"
+)
 BODY_TOO_LARGE = Refusal(
     "PAYLOAD_TOO_LARGE", 413, "the body is too large", "send a reference, or fewer messages in one batch"
 )

@@ -269,6 +269,6 @@ async def call(on: Operations, name: str, arguments: Callable[[type[Any]], Any])
         on.principal.require(row.scope)
     try:
         given = arguments(row.arguments)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEnvelope(f"the arguments of {name}: {error}") from None
     return await row.do(on, given)

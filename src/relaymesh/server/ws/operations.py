@@ -37,6 +37,10 @@ RECEIVE_BYTES_MAX = 8_388_608
 Groups = list[tuple[str, list[Envelope]]]
 
 
+WAIT_MS_MAX = 31_536_000_000
+"""The longest wait, a year; a longer one is taken for this."""
+
+
 class Operations:
     """The operations of one client on the node."""
 
@@ -65,7 +69,7 @@ class Operations:
 
     @staticmethod
     def seconds(wait_ms: int | None) -> float | None:
-        return None if wait_ms is None else max(0, wait_ms) / 1000
+        return None if wait_ms is None else min(max(0, wait_ms), WAIT_MS_MAX) / 1000
 
     # -- sending
 
