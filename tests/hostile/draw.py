@@ -19,7 +19,16 @@ AGENTS = ("'a1'", "'a1'", "'a2'", "'a3'", "'w1'")
 TOPICS = ("'t.one'", "'t.two'", "'t.one.more'")
 PATTERNS = ("'t.one'", "'t.*'", "'t.**'")
 SUBSCRIPTIONS = ("'s1'", "'s2'")
-CONTENT = ("{'do': 'x'}", "1", "'text'", "None", "b'bytes'", "[1, 2.5, None, {'a': []}]", "''", "{'n': 2**53}")
+CONTENT = (
+    "{'do': 'x'}",
+    "1",
+    "'text'",
+    "None",
+    "b'bytes'",
+    "[1, 2.5, None, {'a': []}]",
+    "''",
+    "{'n': 2**53}",
+)
 CONTRACTS = (
     "{ValueError: Reject}",
     "{ValueError: Retry(times=2), 'timeout': Drop}",
@@ -77,7 +86,12 @@ GOOD: dict[str, tuple[str, ...]] = {
     "rate_burst": ("0", "10"),
     "edit": ("None", "{'new': 1}", "lambda content: [content]"),
     "seconds": ("0", "0.01"),
-    "handler": ("raises(ValueError('no'))", "returns(None)", "calls('ack')", "raises(Retry('busy', after=1))"),
+    "handler": (
+        "raises(ValueError('no'))",
+        "returns(None)",
+        "calls('ack')",
+        "raises(Retry('busy', after=1))",
+    ),
     "after": ("None", "0", "1.5"),
     "times": ("None", "0", "3"),
     "retries": ("0", "3"),
@@ -170,7 +184,7 @@ class Draw:
             else:
                 drawn.named[each.name] = source
         drawn.hostile, drawn.values = len(spoiled), len(chosen)
-        if 0.98 < roll:
+        if roll > 0.98:
             self._misuse(drawn)
         return drawn
 
@@ -257,31 +271,40 @@ class Draw:
 
 
 FIELDS = tuple(
-    name for name in ("id", "type", "priority", "task", "key", "delay_ms", "ttl", "correlation_id", "reply_to",
+    name for name in ("id", "type", "priority", "task", "key", "delay_ms", "ttl", "correlation_id",
+    "reply_to",
                       "requires_ack", "tags", "max_retries", "trace", "extra")
 )  # fmt: skip
 
 WRAPS: dict[str, tuple[str, ...]] = {
-    "content": ("{'x': HOSTILE}", "[HOSTILE]", "{'a': {'b': [1, HOSTILE]}}", "(HOSTILE,)", "Mapped(x=HOSTILE)"),
-    "extra": ("{'x': HOSTILE}", "{HOSTILE: 1}", "{'leaseToken': HOSTILE}", "Mapped(x=HOSTILE)", "{'x' * 300: HOSTILE}"),
+    "content": ("{'x': HOSTILE}", "[HOSTILE]", "{'a': {'b': [1, HOSTILE]}}", "(HOSTILE,)",
+    "Mapped(x=HOSTILE)"),
+    "extra": ("{'x': HOSTILE}", "{HOSTILE: 1}", "{'leaseToken': HOSTILE}", "Mapped(x=HOSTILE)",
+    "{'x' * 300: HOSTILE}"),
     "contract": (
-        "{ValueError: HOSTILE}", "{HOSTILE: Retry}", "{ValueError: Retry(times=HOSTILE)}", "{'other': Rule(HOSTILE)}",
+        "{ValueError: HOSTILE}", "{HOSTILE: Retry}", "{ValueError: Retry(times=HOSTILE)}",
+        "{'other': Rule(HOSTILE)}",
         "{'other': Rule(1, exit=HOSTILE)}", "{'other': Rule(1, alert=HOSTILE)}",
         "{ValueError: changed(Retry(), times=HOSTILE)}", "Mapped({'other': Rule(HOSTILE)})",
     ),
     "error": ("ValueError(HOSTILE)", "Retry(HOSTILE)", "Reject(HOSTILE)", "changed(Retry(), after=HOSTILE)",
               "OSError(HOSTILE, HOSTILE)", "changed(ValueError(), status_code=HOSTILE)", "KeyError(HOSTILE)"),
     "handler": (
-        "raises(Retry(after=HOSTILE))", "raises(Retry(until=HOSTILE))", "raises(Retry(HOSTILE))", "returns(HOSTILE)",
-        "raises(changed(Retry(), after=HOSTILE))", "raises(changed(Retry(), until=HOSTILE))", "raises(HOSTILE)",
-        "raises(Reject(HOSTILE))", "raises(ValueError(HOSTILE))", "calls('nack', HOSTILE)", "calls('extend', HOSTILE)",
+        "raises(Retry(after=HOSTILE))", "raises(Retry(until=HOSTILE))", "raises(Retry(HOSTILE))",
+        "returns(HOSTILE)",
+        "raises(changed(Retry(), after=HOSTILE))", "raises(changed(Retry(), until=HOSTILE))",
+        "raises(HOSTILE)",
+        "raises(Reject(HOSTILE))", "raises(ValueError(HOSTILE))", "calls('nack', HOSTILE)",
+        "calls('extend', HOSTILE)",
         "calls('nack', delay_ms=HOSTILE)", "calls('nack', until=HOSTILE)", "calls('nack', code=HOSTILE)",
         "calls('ack', durable=HOSTILE)", "raises(changed(ValueError(), status_code=HOSTILE))",
     ),
     "edit": ("lambda content: HOSTILE", "{'x': HOSTILE}", "lambda: HOSTILE", "raises(ValueError(HOSTILE))"),
     "which": ("[HOSTILE]", "['m-1', HOSTILE]", "(each for each in [HOSTILE])", "{HOSTILE}"),
-    "deliveries": ("[HOSTILE]", "[DELIVERY, HOSTILE]", "(each for each in [DELIVERY])", "(DELIVERY, DELIVERY)"),
-    "tags": ("[HOSTILE]", "['a', HOSTILE]", "HOSTILE", "(each for each in ['a', HOSTILE])", "['x' * 100] * 100"),
+    "deliveries": ("[HOSTILE]", "[DELIVERY, HOSTILE]", "(each for each in [DELIVERY])",
+    "(DELIVERY, DELIVERY)"),
+    "tags": ("[HOSTILE]", "['a', HOSTILE]", "HOSTILE", "(each for each in ['a', HOSTILE])",
+    "['x' * 100] * 100"),
     "ids": ("[HOSTILE]", "['m-1', HOSTILE]", "frozenset({'m-1'})", "{'m-1': HOSTILE}"),
     "workers": ("(HOSTILE, 8)", "(1, HOSTILE)", "[1, 2]"),
     "mirror": ("DIRECTORY + '-mirror'", "HOSTILE"),
@@ -312,5 +335,9 @@ def _by_annotation(annotation: object) -> tuple[str, ...]:
         return BY_TYPE[annotation]
     for each in typing.get_args(annotation):
         if each is not type(None):
-            return (*_by_annotation(each), "None") if type(None) in typing.get_args(annotation) else _by_annotation(each)
+            return (
+                (*_by_annotation(each), "None")
+                if type(None) in typing.get_args(annotation)
+                else _by_annotation(each)
+            )
     return ("1", "'text'", "None")

@@ -8,6 +8,7 @@ import random
 import signal
 import tempfile
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from relaymesh.testing import ManualMesh
 from tests.hostile.draw import Draw, Drawn
 from tests.hostile.houses import HANDLED, AsyncHouse, House, ManualHouse, ThreadedHouse, sealed
 from tests.hostile.judge import Hung, complaint, where
-from tests.hostile.picture import differences, picture_of
+from tests.hostile.picture import differences, picture_of, unstored
 from tests.hostile.report import Report
 from tests.hostile.surface import Public, surface
 from tests.hostile.values import ERRORS, NAMESPACE, value_of
@@ -39,10 +40,13 @@ NAMESPACE["JournalSettings"] = JournalSettings
 
 WEIGHTS = {
     "send": 14, "send_many": 8, "publish": 6, "publish_many": 4, "receive": 10, "receive_many": 8, "nack": 16,
-    "extend": 5, "ack": 2, "drop": 1, "agent": 6, "subscribe": 4, "unsubscribe": 1, "redrive": 4, "handle": 2, "on": 1,
-    "purge_dead_letters": 2, "reprioritise": 4, "ask": 3, "answer": 4, "__enter__": 8, "__aenter__": 8, "ack_many": 3,
+    "extend": 5, "ack": 2, "drop": 1, "agent": 6, "subscribe": 4, "unsubscribe": 1, "redrive": 4,
+    "handle": 2, "on": 1,
+    "purge_dead_letters": 2, "reprioritise": 4, "ask": 3, "answer": 4, "__enter__": 8, "__aenter__": 8,
+    "ack_many": 3,
     "dead_letters": 3, "checkpoint": 0.5, "close": 0.1, "run": 0.5, "stats": 0.5, "open": 0.2, "advance": 3,
-    "open_breaker": 0.3, "close_breaker": 1, "Retry": 4, "Rule": 3, "MeshSettings": 4, "RemoteSettings": 2, "Reject": 1,
+    "open_breaker": 0.3, "close_breaker": 1, "Retry": 4, "Rule": 3, "MeshSettings": 4, "RemoteSettings": 2,
+    "Reject": 1,
     "Drop": 1, "Mesh": 0.4, "AsyncMesh": 0.4, "ManualMesh": 0.4, "Priority": 1,
 }  # fmt: skip
 LOOK_SHARE = 0.05
@@ -94,6 +98,8 @@ class Run:
         self._deliveries: list[Any] = []
         self._letters: list[Any] = []
         self._line = ""
+        self._accepted: deque[str] = deque(maxlen=40)
+        """Hostile calls that were accepted since the last restart: one of them spoiled what it finds."""
 
     def calls(self, count: int) -> Report:
         """Make so many calls, over all kinds of mesh."""
@@ -159,7 +165,11 @@ class Run:
         names = []
         for public in self.surface.values():
             owner = public.owner
-            if public.kind == "read" or owner in other or (owner is not None and _asynchronous(owner) is not asynchronous and _paired(owner)):
+            if (
+                public.kind == "read"
+                or owner in other
+                or (owner is not None and _asynchronous(owner) is not asynchronous and _paired(owner))
+            ):
                 continue
             names.append(public)
         return names
@@ -244,7 +254,9 @@ class Run:
             return
         source = self.rng.choice(ERRORS)
         if self.rng.random() < 0.5:
-            source = f"changed(Retry('x'), {self.rng.choice(('after', 'until', 'times'))}={self.draw.raw(float)})"
+            source = (
+                f"changed(Retry('x'), {self.rng.choice(('after', 'until', 'times'))}={self.draw.raw(float)})"
+            )
         line = f"with d: raise {source}   # d = mesh.agent({delivery.receiver!r}).receive()"
 
         def block() -> None:
@@ -436,7 +448,9 @@ class Run:
 
     # -- judging
 
-    def _judged(self, public: Public, line: str, call: Callable[[], Any], hostile: int, *, opening: bool = False) -> Any:
+    def _judged(
+        self, public: Public, line: str, call: Callable[[], Any], hostile: int, *, opening: bool = False
+    ) -> Any:
         self._line = line
         result, error = None, None
         try:
@@ -454,6 +468,8 @@ class Run:
         why = complaint(error, opening=opening)
         if isinstance(error, Closed) and self.house.mesh is not None and public.member not in ("run", "open"):
             why = why or ("the mesh is closed" if not opening and not self._is_closed() else None)
+        if error is None and hostile:
+            self._accepted.append(line[:200])
         if why is not None and error is not None:
             self._surprise(public.name, why, error)
         return result
@@ -466,6 +482,8 @@ class Run:
         if error is not None and not detail:
             detail = f"{type(error).__name__}: {_shown(error)}"
         place = where(error) if error is not None else "after the call"
+        if name in ("open", "checkpoint", "store", "a bystander"):
+            detail = f"{detail[:400]}; accepted before: {' | '.join(list(self._accepted)[::-1])}"
         self.report.surprise(name, what, place, f"{self.house.source}; {self._line}", detail)
 
     def _bystander(self) -> bool:
@@ -495,6 +513,9 @@ class Run:
         house: House = self.house
         self._forget()
         node = house.node
+        lag = unstored(node)
+        if lag is not None:
+            self._surprise("store", "the store does not follow", None, lag)
         try:
             with Alarm():
                 house.end(kill=kill)
@@ -517,6 +538,7 @@ class Run:
         if before is not None and (dead is None or isinstance(dead, Closed)):
             for each in differences(before, picture_of(house.node)):
                 self._surprise("open", "a restart changed the state", None, each)
+        self._accepted.clear()
         house.furnish()
         return True
 
@@ -603,6 +625,8 @@ def _shown(error: BaseException) -> str:
 def run(calls: int, seed: int) -> Report:
     """A run in a folder of its own."""
     logging.getLogger("relaymesh").setLevel(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as folder:
-        with sealed(Path(folder)):
-            return Run(seed, Path(folder)).calls(calls)
+    with (
+        tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as folder,
+        sealed(Path(folder)),
+    ):
+        return Run(seed, Path(folder)).calls(calls)

@@ -82,7 +82,7 @@ class ManualHouse(House):
     kind = ManualMesh
     source = "mesh = ManualMesh(disk=MemoryDisk())"
 
-    def __init__(self, folder: Path) -> None:  # noqa: ARG002 - the other houses need it
+    def __init__(self, folder: Path) -> None:
         self._disk = MemoryDisk()
         self._clock = ManualClock()
         self._settings = MeshSettings(journal=JournalSettings(allocate_bytes=0))
@@ -112,7 +112,7 @@ class AsyncHouse(House):
         self._loop.set_exception_handler(self._remember)
         self.unhandled: list[str] = []
 
-    def _remember(self, loop: Any, context: dict[str, Any]) -> None:  # noqa: ARG002 - a loop's signature
+    def _remember(self, loop: Any, context: dict[str, Any]) -> None:
         self.unhandled.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     def open(self) -> None:

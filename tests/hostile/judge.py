@@ -1,4 +1,4 @@
-"""What a caller may get: a result, `Empty`, a `MeshError` with a hint, or the TypeError of a wrong signature."""
+"""What a caller may get: a result, `Empty`, a `MeshError` with a hint, or a wrong signature's TypeError."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from relaymesh.errors import DirectoryError, Empty, JournalPoisoned, MeshError
 
 MESSAGE_CHARACTERS_MAX = 4_000
 SIGNATURE = re.compile(
-    r"unexpected keyword|multiple values|required (positional|keyword)|positional argument|takes no (keyword )?arg"
+    r"unexpected keyword|multiple values|required (positional|keyword)|positional argument"
+    r"|takes no (keyword )?arg"
     r"|Missing required argument|Extra positional arguments|keywords must be strings",
     re.IGNORECASE,
 )
-"""TypeErrors that Python, or a struct's constructor, gives for a wrong keyword or a wrong number of arguments."""
+"""TypeErrors that Python, or a struct, gives for a wrong keyword or a wrong number of arguments."""
 
 
 class Hung(BaseException):

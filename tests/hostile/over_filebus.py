@@ -1,4 +1,4 @@
-"""Hostile files: meta files, payloads, verdicts and edited deliveries, drawn from the types of the file bus."""
+"""Hostile files: metas, payloads, verdicts and edited deliveries, drawn from the types of the file bus."""
 
 from __future__ import annotations
 
@@ -30,7 +30,22 @@ from tests.hostile.values import HOSTILE, value_of
 
 EVERY = 200
 LIVES_A_DIRECTORY = 8
-NAMES = ("\x1b[31m", "..", "a b", "x" * 200, "é", "-rf", "~", "a~0.1.1", "%2e%2e", "m\n", "\udcff", "*", "m-1", "bus")
+NAMES = (
+    "\x1b[31m",
+    "..",
+    "a b",
+    "x" * 200,
+    "é",
+    "-rf",
+    "~",
+    "a~0.1.1",
+    "%2e%2e",
+    "m\n",
+    "\udcff",
+    "*",
+    "m-1",
+    "bus",
+)
 """Stems that a hostile script may give its files."""
 
 
@@ -90,7 +105,7 @@ class Bus:
             "delivery": self._delivery,
             "delivery words": self._delivery,
         }
-        refused = does.get(kind, lambda part: self._send(kind, part))(part)
+        refused = does[kind](part) if kind in does else self._send(kind, part)
         self._report.called(name, refused=refused, hostile=1)
 
     def _settings(self, part: str) -> bool:
@@ -213,7 +228,9 @@ class Bus:
     def _complain(self, name: str, error: Exception) -> None:
         why = complaint(error)
         if why is not None:
-            self._report.surprise(name, why, where(error), self._line, f"{type(error).__name__}: {error}"[:400])
+            self._report.surprise(
+                name, why, where(error), self._line, f"{type(error).__name__}: {error}"[:400]
+            )
 
     def _surprise(self, name: str, what: str, detail: str = "") -> None:
         self._report.surprise(name, what, "the gateway", self._line, detail)

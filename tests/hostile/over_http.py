@@ -77,7 +77,10 @@ class Client:
     def _drawn(self, operation: Operation) -> tuple[str, bytes | None, int]:
         """Where to, with what body, and how many values of it are hostile."""
         rng = self._rng
-        parts = {name: self._grow.schema(schema, self._components, name) for name, schema in operation.in_path.items()}
+        parts = {
+            name: self._grow.schema(schema, self._components, name)
+            for name, schema in operation.in_path.items()
+        }
         query = {
             name: self._grow.schema(schema, self._components, name)
             for name, schema in operation.query.items()
@@ -86,11 +89,8 @@ class Client:
         body = None
         if operation.body is not None:
             body = self._grow.schema(operation.body, self._components)
-        roll = rng.random()
-        hostile = 0
-        if roll < 0.75:
-            hostile = 1
-            where = rng.choice([*["body"] * (6 if operation.body else 0), "query", *parts])
+        hostile = int(rng.random() < 0.75)
+        where = rng.choice([*["body"] * (6 if operation.body else 0), "query", *parts])
         if hostile and where == "body":
             body = spoil(body, rng, JSON_VALUES)
         elif hostile and where == "query":
@@ -106,7 +106,9 @@ class Client:
     def _ask(self, operation: Operation, target: str, body: bytes | None, hostile: int) -> None:
         headers = {"authorization": f"Bearer {self._station.token}"}
         if body is not None:
-            headers["content-type"] = self._rng.choice(("application/json",) * 30 + ("text/plain", "application/json; charset=x"))
+            headers["content-type"] = self._rng.choice(
+                ("application/json",) * 30 + ("text/plain", "application/json; charset=x")
+            )
         self._station.line = f"{operation.method} {target[:600]} {body[:800] if body else b''!r}"
         connection = http.client.HTTPConnection("127.0.0.1", self._station.server.port, timeout=PATIENCE_S)
         try:

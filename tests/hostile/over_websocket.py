@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
+from relaymesh.kernel.envelope import Envelope
 from relaymesh.server.ws import text
 from relaymesh.server.ws.calls import CALLS
 from relaymesh.wire import frames
@@ -61,7 +62,12 @@ def _read_msgpack(message: Any) -> list[dict[str, Any]]:
 
 JSON = Protocol("websocket-json", frames.SUBPROTOCOL_JSON, text.ClientFrame, JSON_VALUES, as_json, _read_json)
 MSGPACK = Protocol(
-    "websocket-msgpack", frames.SUBPROTOCOL_MSGPACK, frames.ClientFrame, MSGPACK_VALUES, as_msgpack, _read_msgpack
+    "websocket-msgpack",
+    frames.SUBPROTOCOL_MSGPACK,
+    frames.ClientFrame,
+    MSGPACK_VALUES,
+    as_msgpack,
+    _read_msgpack,
 )
 
 
@@ -83,14 +89,16 @@ class Client:
 
     def _known(self, name: str) -> Any:
         if name in ("token", "ack", "drop", "release"):
-            tokens: list[Any] = self._station.tokens() if self._protocol.binary else self._station.deliveries()
+            tokens: list[Any] = (
+                self._station.tokens() if self._protocol.binary else self._station.deliveries()
+            )
             return self._rng.choice(tokens) if tokens else (1 if self._protocol.binary else "0.1.1")
         if name == "extend" and self._protocol.binary:
             return [self._known("token"), 1_000]
         if name == "letter":
             return list(self._rng.choice(self._station.letters() or [("default/a1", 1)]))
         if name == "group":
-            envelope = types.type_info(frames.Envelope)
+            envelope = types.type_info(Envelope)
             return ["default/a1", [self._grow.typed(envelope)]]
         if name in ("message", "envelope") and not self._protocol.binary:
             return {**self._grow.typed(self._message), "from": "a1", "to": "a1"}
@@ -125,7 +133,9 @@ class Client:
         missing = [name for name in self.names if not self._report.calls[name]]
         if missing and self._rng.random() < 0.3:
             return self._rng.choice(missing)
-        weights = [8 if name in ("frame settle", "frame send") else 0.3 if name in RARE else 1 for name in self.names]
+        weights = [
+            8 if name in ("frame settle", "frame send") else 0.3 if name in RARE else 1 for name in self.names
+        ]
         return self._rng.choices(self.names, weights)[0]
 
     def _arguments(self, name: str) -> Any:
@@ -147,7 +157,9 @@ class Client:
         """Send, and read until it is answered; whether it was refused."""
         try:
             socket = self._connected(greet=tag != "hello" or self._rng.random() < 0.3)
-            socket.send(data if self._protocol.binary else _text(data), text=None if self._protocol.binary else True)
+            socket.send(
+                data if self._protocol.binary else _text(data), text=None if self._protocol.binary else True
+            )
             return self._answer(socket, name, tag, frame)
         except ConnectionClosed as closed:
             self._drop()

@@ -37,6 +37,17 @@ def picture_of(node: Node) -> Picture:
         return _picture(core.kernel.state)
 
 
+def unstored(node: Node) -> str | None:
+    """Why the store does not follow the journal; None when it does."""
+    if node.projector is None or node.core.failure is not None:
+        return None
+    try:
+        node.catch_up(10.0)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None if node.projector.failed is None else repr(node.projector.failed)
+
+
 def _picture(state: State) -> Picture:
     picture = Picture(state.now, {}, {}, {}, [])
     snapshot = Snapshot(state)

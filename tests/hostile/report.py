@@ -94,8 +94,9 @@ class Report:
         said = self.as_json()
         lines = [f"{count:>9,}  {name}" for name, count in said["calls_per_name"].items()]
         lines.append(
-            f"{self.over}, seed {self.seed}: {self.total:,} calls ({self.refused:,} refused), {self.bystander:,} turns of"
-            f" a bystander, {self.reopened:,} restarts, {said['seconds']} s, {said['calls_per_s']:,} calls/s"
+            f"{self.over}, seed {self.seed}: {self.total:,} calls ({self.refused:,} refused),"
+            f" {self.bystander:,} turns of a bystander, {self.reopened:,} restarts,"
+            f" {said['seconds']} s, {said['calls_per_s']:,} calls/s"
         )
         for each in self.surprises.values():
             lines.append(f"SURPRISE {each.name}: {each.what} at {each.where} ({each.times} times)")

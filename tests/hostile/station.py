@@ -15,7 +15,7 @@ from relaymesh.errors import Closed
 from relaymesh.journal import JournalSettings
 from relaymesh.kernel.entry import format_token
 from tests.client.serving import ServerThread
-from tests.hostile.picture import differences, picture_of
+from tests.hostile.picture import differences, picture_of, unstored
 from tests.hostile.report import Report
 
 PATIENCE_S = 20.0
@@ -91,9 +91,15 @@ class Station:
     def bystander(self) -> bool:
         """Whether an agent that did nothing wrong can send, receive and ack."""
         try:
-            sent = self.ask("POST", "/v1/messages", {"from": "bystander", "to": "bystander", "content": {"well": True}})
-            found = self.ask("POST", "/v1/mailboxes/bystander/receive", {"max": 1, "waitMs": 5_000})["deliveries"]
-            assert [each["message"]["id"] for each in found] == [sent["messageId"]], f"{sent} was sent, and {found} came"
+            sent = self.ask(
+                "POST", "/v1/messages", {"from": "bystander", "to": "bystander", "content": {"well": True}}
+            )
+            found = self.ask("POST", "/v1/mailboxes/bystander/receive", {"max": 1, "waitMs": 5_000})[
+                "deliveries"
+            ]
+            assert [each["message"]["id"] for each in found] == [sent["messageId"]], (
+                f"{sent} was sent, and {found} came"
+            )
             settled = self.ask("POST", "/v1/settle", {"acks": [found[0]["token"]]})
             assert settled["results"][0]["outcome"] == "acked", settled
         except Exception as error:
@@ -108,6 +114,9 @@ class Station:
     def reopened(self, *, kill: bool) -> None:
         """Stop the node, start it again on its directory, and compare. A dead directory is given up."""
         node = self.server.node
+        lag = unstored(node)
+        if lag is not None:
+            self.surprise("store", "the store does not follow", lag)
         try:
             self._connection.close()
             self.server.stop(force=kill)

@@ -55,7 +55,7 @@ def surface() -> dict[str, Public]:
     for name in relaymesh.__all__:
         value = getattr(relaymesh, name)
         assert isinstance(value, type), f"{name} is public and no class: teach tests/hostile to call it"
-        parameters = tuple(_parameters(value.__init__ if not _is_enum(value) else None, value))
+        parameters = tuple(_parameters(None if _is_enum(value) else _constructor(value), value))
         found[name] = Public(name, None, name, "construct", parameters)
         waiting.append(value)
     found["ManualMesh"] = Public(
@@ -72,6 +72,11 @@ def surface() -> dict[str, Public]:
             found[public.name] = public
             waiting.extend(public.leads_to)
     return found
+
+
+def _constructor(kind: type) -> Any:
+    """The constructor as its class has it."""
+    return inspect.getattr_static(kind, "__init__")
 
 
 def _is_enum(kind: type) -> bool:
@@ -117,13 +122,12 @@ def _hints(thing: Any) -> dict[str, Any]:
         try:
             return typing.get_type_hints(thing, localns=names)
         except NameError as error:
-            assert error.name is not None
-            names[error.name] = _anywhere(error.name)
+            names[str(error.name)] = _anywhere(str(error.name))
 
 
 def _anywhere(name: str) -> Any:
     for module in list(sys.modules.values()):
-        if module is not None and module.__name__.startswith("relaymesh.") and hasattr(module, name):
+        if module.__name__.startswith("relaymesh.") and hasattr(module, name):
             return getattr(module, name)
     return Any
 

@@ -1,4 +1,4 @@
-"""Bodies and frames as trees, drawn from schemas and types, one place of them spoiled; written as JSON or MessagePack.
+"""Bodies and frames as trees, drawn from schemas and types, one place spoiled; as JSON or MessagePack.
 
 A leaf is a plain value, or `Bytes` of a protocol's own: text that is no JSON, numbers that no float holds.
 """
@@ -87,7 +87,9 @@ class Grow:
 
     # -- from a JSON schema
 
-    def schema(self, schema: dict[str, Any], components: dict[str, Any], name: str = "", depth: int = 0) -> Any:
+    def schema(
+        self, schema: dict[str, Any], components: dict[str, Any], name: str = "", depth: int = 0
+    ) -> Any:
         found, value = self._named(name)
         if found and not isinstance(value, bytes):
             return value
@@ -111,10 +113,17 @@ class Grow:
             }
         if kind == "array":
             singular = name.removesuffix("s")
-            return [self.schema(schema.get("items", {}), components, singular, depth + 1) for _ in range(self.rng.choice((1, 1, 2)))]
+            return [
+                self.schema(schema.get("items", {}), components, singular, depth + 1)
+                for _ in range(self.rng.choice((1, 1, 2)))
+            ]
         if kind == "integer":
-            return self.rng.choice((schema.get("minimum", 0), schema.get("default", 1) or 1, schema.get("maximum", 5)))
-        return {"number": 0.5, "boolean": self.rng.random() < 0.5, "null": None, "string": "x"}.get(str(kind), "x")
+            return self.rng.choice(
+                (schema.get("minimum", 0), schema.get("default", 1) or 1, schema.get("maximum", 5))
+            )
+        return {"number": 0.5, "boolean": self.rng.random() < 0.5, "null": None, "string": "x"}.get(
+            str(kind), "x"
+        )
 
     # -- from a type
 
@@ -187,7 +196,9 @@ def paths(tree: Any, here: Path = ()) -> list[Path]:
     return found
 
 
-def spoil(tree: Any, rng: random.Random, values: tuple[Any, ...], *, spare: frozenset[str] = frozenset()) -> Any:
+def spoil(
+    tree: Any, rng: random.Random, values: tuple[Any, ...], *, spare: frozenset[str] = frozenset()
+) -> Any:
     """The tree with one place of it replaced, left out, or added. `spare`: fields that stay as they are."""
     places = [path for path in paths(tree) if path and path[-1] not in spare] or [()]
     leaves = [path for path in places if not isinstance(_at(tree, path), (dict, list))]
@@ -213,7 +224,9 @@ _spreads: dict[tuple[type, int], tuple[Any, ...]] = {}
 def _spread(kind: type, values: tuple[Any, ...]) -> tuple[Any, ...]:
     found = _spreads.get((kind, id(values)))
     if found is None:
-        found = tuple(each for each in values if isinstance(each, kind) and not isinstance(each, (bool, Bytes)))
+        found = tuple(
+            each for each in values if isinstance(each, kind) and not isinstance(each, (bool, Bytes))
+        )
         if kind is int:
             found += tuple(each for each in values if isinstance(each, Bytes) and each.lstrip(b"-").isdigit())
             found += tuple(each for each in found if isinstance(each, Bytes) or abs(each) > 2**60) * 3
@@ -236,8 +249,14 @@ def _changed(tree: Any, path: Path, value: Any, *, leave_out: bool = False) -> A
     if isinstance(tree, dict):
         if leave_out and not rest:
             return {key: each for key, each in tree.items() if key != first}
-        return {key: _changed(each, rest, value, leave_out=leave_out) if key == first else each for key, each in tree.items()}
-    return [_changed(each, rest, value, leave_out=leave_out) if i == first else each for i, each in enumerate(tree)]
+        return {
+            key: _changed(each, rest, value, leave_out=leave_out) if key == first else each
+            for key, each in tree.items()
+        }
+    return [
+        _changed(each, rest, value, leave_out=leave_out) if i == first else each
+        for i, each in enumerate(tree)
+    ]
 
 
 # -- writing
@@ -248,7 +267,11 @@ def as_json(tree: Any) -> bytes:
     if isinstance(tree, Bytes):
         return bytes(tree)
     if isinstance(tree, dict):
-        return b"{" + b",".join(json.dumps(key).encode() + b":" + as_json(value) for key, value in tree.items()) + b"}"
+        return (
+            b"{"
+            + b",".join(json.dumps(key).encode() + b":" + as_json(value) for key, value in tree.items())
+            + b"}"
+        )
     if isinstance(tree, (list, tuple)):
         return b"[" + b",".join(map(as_json, tree)) + b"]"
     if isinstance(tree, bytes):
@@ -272,32 +295,46 @@ def _packed(tree: Any) -> Any:
 
 
 _BOTH: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2, 6, 0.5, 500.0, 3.0, -0.5, 1e300, -1e300, 1e-300, 2**31 - 1, 2**31, 2**32, 2**53,
-    2**53 + 1, 2**62, 2**63 - 1, -(2**31), -(2**63), "", " ", "x", "5", "0.5", "x" * 200, "x" * 5_000, "x" * 300_000,
-    "\x00", "a\x00b", "\x1b[31mred", "\u202e", "é" * 300, "default/", "/", "a/b/c", "../..", "other/name", "*", "**",
-    "ｍｅｓｈ", "a1 ", "topic:x", "tomorrow", "0.1.1", "0.99999999999.99999999999999", "9" * 500, "-1", "1e5", "null",
-    [], {}, [None], [[]], [{}], {"x": None}, [1] * 5_000, ["x"] * 1_000, {"": ""}, "high", "2030-01-01T00:00:00Z",
+    None, True, False, 0, -1, 1, 2, 6, 0.5, 500.0, 3.0, -0.5, 1e300, -1e300, 1e-300, 2**31 - 1, 2**31,
+    2**32, 2**53,
+    2**53 + 1, 2**62, 2**63 - 1, -(2**31), -(2**63), "", " ", "x", "5", "0.5", "x" * 200, "x" * 5_000,
+    "x" * 300_000,
+    "\x00", "a\x00b", "\x1b[31mred", "\u202e", "é" * 300, "default/", "/", "a/b/c", "../..", "other/name",
+    "*", "**",
+    "ｍｅｓｈ", "a1 ", "topic:x", "tomorrow", "0.1.1", "0.99999999999.99999999999999", "9" * 500, "-1", "1e5",
+    "null",
+    [], {}, [None], [[]], [{}], {"x": None}, [1] * 5_000, ["x"] * 1_000, {"": ""}, "high",
+    "2030-01-01T00:00:00Z",
     "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00Z", "2030-01-01", "2030-01-01T00:00:00+99:99",
 )  # fmt: skip
 
 JSON_VALUES: tuple[Any, ...] = (
     *_BOTH,
     *(Bytes(text) for text in (
-        b"NaN", b"Infinity", b"-Infinity", b"1e400", b"-1e400", b"1e-400", b"-0", b"-0.0", b"1E3", b"01", b"0x10", b"+1",
+        b"NaN", b"Infinity", b"-Infinity", b"1e400", b"-1e400", b"1e-400", b"-0", b"-0.0", b"1E3", b"01",
+        b"0x10", b"+1",
         b"1" + b"0" * 400, b"-1" + b"0" * 400, b"100000000000000000000", b"18446744073709551615",
-        b"18446744073709551616", b"9223372036854775808", b"-9223372036854775809", b'"\\ud83d"', b'"\\udc00 x"',
-        b'"\\u0000"', b'"\xff\xfe"', b'"\xed\xa0\xbd"', b'"unfinished', b"undefined", b"'x'", b"", b"[", b"}", b"nul",
-        b"[" * 5_000 + b"]" * 5_000, b'{"a":' * 500 + b"1" + b"}" * 500, b'{"a":1,"a":2}', b'{"\\ud83d":1}', b"1 2",
+        b"18446744073709551616", b"9223372036854775808", b"-9223372036854775809", b'"\\ud83d"',
+        b'"\\udc00 x"',
+        b'"\\u0000"', b'"\xff\xfe"', b'"\xed\xa0\xbd"', b'"unfinished', b"undefined", b"'x'", b"", b"[",
+        b"}", b"nul",
+        b"[" * 5_000 + b"]" * 5_000, b'{"a":' * 500 + b"1" + b"}" * 500, b'{"a":1,"a":2}',
+        b'{"\\ud83d":1}', b"1 2",
         b"0." + b"1" * 5_000,
     )),
 )  # fmt: skip
 
 MSGPACK_VALUES: tuple[Any, ...] = (
-    *_BOTH, math.nan, math.inf, -math.inf, 2**63, 2**64 - 1, b"", b"x", b"\xff" * 100, b"x" * 300_000, b"[" * 5_000, {1: 2},
-    b'{"a":NaN}', b'{"leaseToken":"0.1.1"}', b'{"metadata":{"replyTo":"x"}}', b'{"originId":"x"}', b"[]", b'"\\ud83d"',
+    *_BOTH, math.nan, math.inf, -math.inf, 2**63, 2**64 - 1, b"", b"x", b"\xff" * 100, b"x" * 300_000,
+    b"[" * 5_000, {1: 2},
+    b'{"a":NaN}', b'{"leaseToken":"0.1.1"}', b'{"metadata":{"replyTo":"x"}}', b'{"originId":"x"}', b"[]",
+    b'"\\ud83d"',
     *(Bytes(data) for data in (
-        b"\xa3\xed\xa0\xbd", b"\xa2\xff\xfe", b"\xc1", b"\xd6\xff\x00\x00\x00\x00", b"\xd4\x05x", b"\x91" * 5_000 + b"\x01",
-        b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xffx", b"\xc6\xff\xff\xff\xffx", b"",
-        b"\x82\xa1a\x01\xa1a\x02", b"\x81\xc0\x01", b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", b"\xd3\x80" + b"\x00" * 7,
+        b"\xa3\xed\xa0\xbd", b"\xa2\xff\xfe", b"\xc1", b"\xd6\xff\x00\x00\x00\x00", b"\xd4\x05x",
+        b"\x91" * 5_000 + b"\x01",
+        b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xffx",
+        b"\xc6\xff\xff\xff\xffx", b"",
+        b"\x82\xa1a\x01\xa1a\x02", b"\x81\xc0\x01", b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00",
+        b"\xd3\x80" + b"\x00" * 7,
     )),
 )  # fmt: skip
