@@ -80,7 +80,11 @@ class Client:
         self._rng = rng
         self._protocol = protocol
         self._grow = Grow(rng, self._known)
-        self._frames = {types.type_info(kind).tag: types.type_info(kind) for kind in get_args(protocol.union)}  # type: ignore[attr-defined]
+        self._frames: dict[str, types.StructType] = {}
+        for kind in get_args(protocol.union):
+            info = types.type_info(kind)
+            assert isinstance(info, types.StructType)
+            self._frames[str(info.tag)] = info
         self.names = [f"frame {tag}" for tag in self._frames] + [f"call {name}" for name in CALLS]
         self._message = types.type_info(Message)
         self._socket: ClientConnection | None = None
