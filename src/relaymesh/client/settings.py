@@ -6,6 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from relaymesh.errors import InvalidSettings
+from relaymesh.kernel.bounds import SECONDS_MAX, real
+
+SECONDS_MIN = 1e-6
 
 Transport = Literal["websocket", "http"]
 
@@ -28,7 +31,7 @@ class RemoteSettings:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
-                raise InvalidSettings(f"{field.name} is {getattr(self, field.name)}: it must be positive")
+            value = real(getattr(self, field.name), field.name, SECONDS_MIN, SECONDS_MAX, InvalidSettings)
+            object.__setattr__(self, field.name, value)
         if self.backoff_s_max < self.backoff_s_min:
             raise InvalidSettings("backoff_s_max is below backoff_s_min")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from relaymesh.errors import InvalidSettings
+from relaymesh.kernel.bounds import BYTES_MAX, whole
 
 __all__ = ["JournalSettings"]
 
@@ -34,8 +35,7 @@ class JournalSettings:
     room_refresh_bytes: int = 4_000_000
 
     def __post_init__(self) -> None:
-        if self.segment_bytes_max < 1:
-            raise InvalidSettings(f"segment_bytes_max is {self.segment_bytes_max}: it must be at least 1")
-        for name in ("allocate_bytes", "zero_ahead_bytes", "checkpoint_reserve_bytes", "room_refresh_bytes"):
-            if getattr(self, name) < 0:
-                raise InvalidSettings(f"{name} is {getattr(self, name)}: it must not be negative")
+        for field in fields(self):
+            least = 1 if field.name == "segment_bytes_max" else 0
+            value = whole(getattr(self, field.name), field.name, least, BYTES_MAX, InvalidSettings)
+            object.__setattr__(self, field.name, value)

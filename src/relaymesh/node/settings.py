@@ -4,10 +4,38 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from relaymesh.errors import InvalidSettings
+from relaymesh.errors import InvalidSettings, MeshError
 from relaymesh.journal import JournalSettings, MirrorMode
+from relaymesh.kernel.bounds import (
+    BYTES_MAX,
+    COUNT_MAX,
+    DURATION_MS_MAX,
+    one_of,
+    plain_text,
+    real,
+    shown,
+    whole,
+)
+
+DAYS_MAX = 36_500
+"""A hundred years: longer than that nothing is kept."""
+WHOLE = {
+    "batch_ms": DURATION_MS_MAX,
+    "batch_events": COUNT_MAX,
+    "idle_sync_ms": DURATION_MS_MAX,
+    "payload_bytes_max": BYTES_MAX,
+    "batch_bytes_max": BYTES_MAX,
+    "remembered_ids_max": COUNT_MAX,
+    "store_lag_max": COUNT_MAX,
+    "checkpoint_bytes": BYTES_MAX,
+    "consumer_hold_bytes": BYTES_MAX,
+    "mirror_queue_bytes": BYTES_MAX,
+}
+"""Settings that are whole numbers from 1 on, and the largest of each."""
+DAYS = {"archive_days": 1.0, "consumer_hold_days": 1e-6, "dead_letter_days": 1e-6}
+"""Settings in days, and the least of each. `archive_days` covers dedup, which looks back one day."""
 
 Durability = Literal["synced", "batched", "memory"]
 DelayedOnStop = Literal["keep", "deliver"]
@@ -67,35 +95,27 @@ class MeshSettings:
     journal: JournalSettings = field(default_factory=JournalSettings)
 
     def __post_init__(self) -> None:
-        if self.durability not in ("synced", "batched", "memory"):
-            raise InvalidSettings(f"durability is {self.durability!r}: it must be synced, batched or memory")
-        if self.delayed_on_stop not in (None, "keep", "deliver"):
-            raise InvalidSettings(f"delayed_on_stop is {self.delayed_on_stop!r}: it must be keep or deliver")
-        for name in (
-            "batch_ms",
-            "batch_events",
-            "idle_sync_ms",
-            "payload_bytes_max",
-            "batch_bytes_max",
-            "remembered_ids_max",
-            "store_lag_max",
-            "checkpoint_bytes",
-            "consumer_hold_days",
-            "consumer_hold_bytes",
-            "dead_letter_days",
-            "mirror_queue_bytes",
-        ):
-            if getattr(self, name) <= 0:
-                raise InvalidSettings(f"{name} is {getattr(self, name)}: it must be positive")
-        if self.archive_days < 1:
-            raise InvalidSettings("archive_days must be at least 1: dedup looks back one day")
+        checked: dict[str, Any] = {
+            "durability": one_of(self.durability, "durability", get_args(Durability), InvalidSettings),
+            "mirror_mode": one_of(self.mirror_mode, "mirror_mode", get_args(MirrorMode), InvalidSettings),
+        }
+        if self.delayed_on_stop is not None:
+            checked["delayed_on_stop"] = one_of(
+                self.delayed_on_stop, "delayed_on_stop", get_args(DelayedOnStop), InvalidSettings
+            )
+        for name, most in WHOLE.items():
+            checked[name] = whole(getattr(self, name), name, 1, most, InvalidSettings)
+        for name, least in DAYS.items():
+            checked[name] = real(getattr(self, name), name, least, DAYS_MAX, InvalidSettings)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        if not isinstance(self.journal, JournalSettings):
+            raise InvalidSettings(f"journal must be JournalSettings, not {shown(self.journal)}")
         self._check_mirror()
 
     def _check_mirror(self) -> None:
-        if self.mirror_mode not in ("required", "best_effort"):
-            raise InvalidSettings(f"mirror_mode is {self.mirror_mode!r}: it must be required or best_effort")
-        if self.mirror is not None and not os.fspath(self.mirror):
-            raise InvalidSettings("mirror is empty: name a directory, or None for no mirror")
+        if self.mirror is not None:
+            directory(self.mirror, "mirror")
         if self.mirror is not None and self.durability == "memory":
             raise InvalidSettings("a mesh in memory has no journal to mirror: leave out mirror or durability")
 
@@ -104,3 +124,17 @@ class MeshSettings:
         if self.delayed_on_stop is None:
             return self.durability == "memory"
         return self.delayed_on_stop == "deliver"
+
+
+def directory(path: Any, what: str) -> str:
+    """A path that names a directory: a text, or what `os.fspath` makes one of."""
+    try:
+        plain = plain_text(os.fspath(path), what, InvalidSettings)
+        os.fsencode(plain)
+    except MeshError:
+        raise
+    except Exception:  # no path at all, one that cannot be asked, or half an emoji
+        raise InvalidSettings(f"{what} must be a path, not {shown(path)}") from None
+    if not plain or "\0" in plain:
+        raise InvalidSettings(f"{what} is {'empty' if not plain else shown(plain)}: name a directory")
+    return plain

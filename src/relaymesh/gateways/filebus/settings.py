@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
+from typing import Any
 
 from relaymesh.errors import InvalidSettings
+from relaymesh.kernel.bounds import BYTES_MAX, SECONDS_MAX, real, shown, whole
+
+USER_ID_MAX = (1 << 32) - 1
+SECONDS_MIN = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +47,18 @@ class BusSettings:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name != "owners" and not value > 0:
-                raise InvalidSettings(f"{field.name} of a file bus must be more than 0, not {value!r}")
+            if field.name != "owners":
+                object.__setattr__(self, field.name, _checked(field, getattr(self, field.name)))
+        if not isinstance(self.owners, frozenset):
+            raise InvalidSettings(f"owners of a file bus must be a frozenset, not {shown(self.owners)}")
+        for owner in self.owners:
+            whole(owner, "an owner of a file bus", 0, USER_ID_MAX, InvalidSettings)
         if self.poll_s_max < self.poll_s_min:
             raise InvalidSettings("poll_s_max of a file bus must not be below poll_s_min")
+
+
+def _checked(field: Field[Any], value: Any) -> int | float:
+    what = f"{field.name} of a file bus"
+    if field.name.endswith("_s") or "_s_" in field.name:
+        return real(value, what, SECONDS_MIN, SECONDS_MAX, InvalidSettings)
+    return whole(value, what, 1, BYTES_MAX, InvalidSettings)
