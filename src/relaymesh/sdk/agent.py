@@ -62,7 +62,7 @@ class Inbox:
 
     def handle(self, handler: Handler) -> Handler:
         """Decorator: run the handler for every delivery. A handler that raises has failed."""
-        self._mesh._pool.serve(self, handler)
+        self._mesh._pool.serve(self, checked_handler(handler))
         return handler
 
     def __repr__(self) -> str:
@@ -103,10 +103,14 @@ class Agent(Inbox):
         `timeout`: how many seconds to wait for room in a full mailbox before `MailboxFull`.
         """
         item: dict[str, Any] = {"to": to, "content": content}
-        if (
-            id, type, priority, task, key, delay_ms, ttl, correlation_id, reply_to,
-            requires_ack, tags, max_retries, trace, extra,
-        ) != _PLAIN:  # fmt: skip
+        try:
+            plain = (
+                id, type, priority, task, key, delay_ms, ttl, correlation_id, reply_to,
+                requires_ack, tags, max_retries, trace, extra,
+            ) == _PLAIN  # fmt: skip
+        except Exception:  # a value that cannot be compared: its check says what it must be
+            plain = False
+        if not plain:
             item.update(
                 id=id,
                 type=type,
@@ -182,6 +186,23 @@ class Agent(Inbox):
             raise
         delivery._settled = True
         return receipts[0]
+
+
+def checked_handler(handler: Any) -> Any:
+    """The handler, if it can be called."""
+    if not callable(handler):
+        raise InvalidValue(f"a handler must be a function of one delivery, not {shown(handler)}")
+    return handler
+
+
+def handler_name(handler: Any) -> str:
+    """The name of a function, for a subscription that was given none."""
+    name = getattr(checked_handler(handler), "__name__", None)
+    if not isinstance(name, str):
+        raise InvalidValue(
+            f"{shown(handler)} has no name of its own", hint="name the subscription: mesh.on(topic, name)"
+        )
+    return name
 
 
 def checked_answer(answer: Any, to: str) -> None:

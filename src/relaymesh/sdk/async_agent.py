@@ -9,7 +9,7 @@ from relaymesh.errors import Empty, InvalidValue, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import COUNT_MAX, RECEIVE_MAX, patience, shown, whole
 from relaymesh.kernel.entry import Entry, Lease
-from relaymesh.sdk.agent import checked_answer
+from relaymesh.sdk.agent import checked_answer, checked_handler
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import AsyncDelivery
 from relaymesh.sdk.receipt import Receipt
@@ -63,7 +63,7 @@ class AsyncInbox:
 
     def handle(self, handler: AsyncHandler) -> AsyncHandler:
         """Decorator: run the handler for every delivery. A handler that raises has failed."""
-        self._mesh._pool.serve(self, handler)
+        self._mesh._pool.serve(self, checked_handler(handler))
         return handler
 
     def __repr__(self) -> str:

@@ -10,9 +10,10 @@ from typing import Any, Unpack
 
 from relaymesh.client.settings import Transport
 from relaymesh.errors import Closed
-from relaymesh.kernel.bounds import patience
+from relaymesh.kernel.bounds import flag, patience
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
+from relaymesh.sdk.agent import handler_name
 from relaymesh.sdk.async_agent import AsyncAgent, AsyncHandler, AsyncSubscription
 from relaymesh.sdk.async_pool import AsyncWorkerPool
 from relaymesh.sdk.compose import chosen_ids, compose_all
@@ -24,11 +25,11 @@ from relaymesh.sdk.mesh import (
     NO_TABLE,
 )
 from relaymesh.sdk.names import Names
-from relaymesh.sdk.opening import open_async_session
+from relaymesh.sdk.opening import checked_clock, open_async_session
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
 from relaymesh.sdk.outcome import FailureTable
 from relaymesh.sdk.place import LocalPlace, Settings, place_of
-from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT
+from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, worker_counts
 from relaymesh.sdk.receipt import Receipt, receipts_of
 from relaymesh.sdk.renewal import AsyncRenewer
 from relaymesh.sdk.session import AsyncSession
@@ -61,8 +62,8 @@ class AsyncMesh:
         self._place = place_of(
             path, durability=durability, settings=settings, token=token, transport=transport
         )
-        self._clock = clock
-        self._workers = workers
+        self._clock = checked_clock(clock)
+        self._workers = worker_counts(workers)
         self._names = Names()
         self._tables: dict[str, FailureTable] = {}
         self._opened: AsyncSession | None = None
@@ -123,12 +124,14 @@ class AsyncMesh:
 
         def register(handler: AsyncHandler) -> AsyncHandler:
             self._names.subscription(
-                topic, name or handler.__name__
+                topic, handler_name(handler) if name is None else name
             )  # a bad name, or setting, is said at once
             mailbox_settings(options)
 
             async def start() -> None:
-                subscription = await self.subscribe(topic, name or handler.__name__, **options)
+                subscription = await self.subscribe(
+                    topic, handler_name(handler) if name is None else name, **options
+                )
                 subscription.handle(handler)
 
             self._starting.append(asyncio.get_running_loop().create_task(start()))
@@ -201,6 +204,7 @@ class AsyncMesh:
         **filters: Any,
     ) -> list[Redriven]:
         """Send dead letters back to where they died, or to agent `to`; see `Mesh.redrive`."""
+        flag(dry_run, "dry_run")
         letters = choose(await self._session.dead_letters(), which, filters)
         target = None if to is None else self._names.agent(to, "recipient")
         sequences: list[int | None] = [None] * len(letters)
@@ -242,6 +246,7 @@ class AsyncMesh:
 
     async def close(self, *, force: bool = False) -> None:
         """Let handlers finish, give back what was not settled, and free the directory. Twice is once."""
+        flag(force, "force")
         if self._closed:
             return
         self._closed = True

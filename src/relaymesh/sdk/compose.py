@@ -97,7 +97,11 @@ def chosen_ids(ids: Any) -> frozenset[str]:
     """Ids that a caller names, as a set."""
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Collection):
         raise InvalidEnvelope(f"ids must be a list of strings, not {shown(ids)}")
-    return frozenset([plain_text(id, "id", InvalidEnvelope) for id in ids])
+    try:
+        found = list(ids)
+    except Exception:
+        raise InvalidEnvelope(f"ids must be a list of strings, not {shown(ids)}") from None
+    return frozenset([plain_text(id, "id", InvalidEnvelope) for id in found])
 
 
 def checked_fields(i: int, item: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

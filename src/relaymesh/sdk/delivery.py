@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from relaymesh.errors import InvalidValue, LeaseLost
-from relaymesh.kernel.bounds import LEASE_MS_MAX, shown, whole
+from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, shown, whole
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.contract import OTHER
 from relaymesh.kernel.entry import Lease, format_token
@@ -177,6 +177,7 @@ class Delivery(_Delivery):
 
     def ack(self, *, durable: bool = False) -> None:
         """Done. Answers after the write; `durable=True` after the sync."""
+        flag(durable, "durable")
         if not self._settled:
             self._settle(self._mesh._session.ack([self._lease.token], durable=durable))
 
@@ -256,6 +257,7 @@ class AsyncDelivery(_Delivery):
         _mesh: AsyncMesh
 
     async def ack(self, *, durable: bool = False) -> None:
+        flag(durable, "durable")
         if not self._settled:
             self._settle(await self._mesh._session.ack([self._lease.token], durable=durable))
 

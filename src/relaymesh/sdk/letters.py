@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
-from relaymesh.errors import InvalidEnvelope, InvalidSettings, NotFound
+from relaymesh.errors import InvalidEnvelope, InvalidSettings, InvalidValue, NotFound
 from relaymesh.kernel import dead_letters
 from relaymesh.kernel.address import name_of
+from relaymesh.kernel.bounds import COUNT_MAX, plain_text, shown, whole
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import Failure
+from relaymesh.sdk.compose import chosen_ids
 from relaymesh.wire.content import decode_content, encode_content
 from relaymesh.wire.envelope import envelope_json, iso, when
 
@@ -159,6 +161,11 @@ def select(
     limit: int | None = None,
 ) -> list[DeadLetter]:
     """The letters that fit every given word; `receiver` may be a full address or a plain name."""
+    receiver, sender = _word(receiver, "receiver"), _word(sender, "sender")
+    reason, code, status = _word(reason, "reason"), _word(code, "code"), _word(status, "status")
+    since, until = _moment(since, "since"), _moment(until, "until")
+    ids = None if ids is None else chosen_ids(ids)
+    limit = None if limit is None else whole(limit, "limit", 0, COUNT_MAX)
     chosen: list[DeadLetter] = []
     for letter in letters:
         if limit is not None and len(chosen) >= limit:
@@ -178,6 +185,21 @@ def select(
     return chosen
 
 
+def _word(value: Any, what: str) -> str | None:
+    return None if value is None else plain_text(value, what)
+
+
+def _moment(value: Any, what: str) -> datetime | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidValue(
+            f"{what} must be a datetime with a time zone, not {shown(value)}",
+            hint="datetime.now(UTC) has one; value.replace(tzinfo=UTC) adds it",
+        )
+    return value
+
+
 def choose(
     letters: Sequence[dead_letters.DeadLetter], which: Which, filters: dict[str, Any]
 ) -> list[DeadLetter]:
@@ -189,7 +211,7 @@ def choose(
         )
     if which is None:
         return select(letters, **filters)
-    items = [which] if isinstance(which, (str, DeadLetter)) else list(which)
+    items = _named(which)
     named = frozenset(item for item in items if isinstance(item, str))
     found = select(letters, ids=named, **{"status": None, **filters}) if named else []
     missing = named - {letter.message_id for letter in found}
@@ -197,6 +219,15 @@ def choose(
         raise NotFound(f"there is no dead letter of message {min(missing)!r}")
     newest: dict[tuple[str, str], DeadLetter] = {(x.receiver, x.message_id): x for x in found}
     return [*(item for item in items if isinstance(item, DeadLetter)), *newest.values()]
+
+
+def _named(which: Any) -> list[str | DeadLetter]:
+    """What a caller named: ids and letters."""
+    try:
+        items = [which] if isinstance(which, (str, DeadLetter)) else list(which)
+    except Exception:
+        raise InvalidValue(f"which must be ids, dead letters or None, not {shown(which)}") from None
+    return [item if isinstance(item, DeadLetter) else plain_text(item, "which") for item in items]
 
 
 def editing(

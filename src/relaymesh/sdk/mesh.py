@@ -9,19 +9,19 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from relaymesh.client.settings import Transport
-from relaymesh.kernel.bounds import patience
+from relaymesh.kernel.bounds import flag, patience
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
-from relaymesh.sdk.agent import Agent, Handler, Subscription
+from relaymesh.sdk.agent import Agent, Handler, Subscription, handler_name
 from relaymesh.sdk.compose import chosen_ids, compose_all
 from relaymesh.sdk.delivery import Delivery, checked_deliveries, mark_settled
 from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, redriven, select
 from relaymesh.sdk.names import Names
-from relaymesh.sdk.opening import open_session
+from relaymesh.sdk.opening import checked_clock, open_session
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
 from relaymesh.sdk.outcome import FailureTable
 from relaymesh.sdk.place import Settings, place_of
-from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool
+from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool, worker_counts
 from relaymesh.sdk.receipt import Receipt, receipts_of
 from relaymesh.sdk.renewal import Renewer
 from relaymesh.sdk.session import Session
@@ -64,7 +64,8 @@ class Mesh:
         `settings` a `RemoteSettings`.
         """
         place = place_of(path, durability=durability, settings=settings, token=token, transport=transport)
-        self._start(open_session(place, clock), workers)
+        counts = worker_counts(workers)
+        self._start(open_session(place, checked_clock(clock)), counts)
 
     def _start(self, session: Session, workers: tuple[int, int], *, inline: bool = False) -> None:
         self._session = session
@@ -112,7 +113,7 @@ class Mesh:
         """Decorator: subscribe, and run the function for every message. The subscription has its name."""
 
         def register(handler: Handler) -> Handler:
-            subscription = self.subscribe(topic, name or handler.__name__, **options)
+            subscription = self.subscribe(topic, handler_name(handler) if name is None else name, **options)
             return subscription.handle(handler)
 
         return register
@@ -179,6 +180,7 @@ class Mesh:
         `which`: an id, a `DeadLetter`, or several; else a filter as for `dead_letters`. `edit`: a function
         from content to content, or the new content; an edited message gets a new id and names its origin.
         """
+        flag(dry_run, "dry_run")
         letters = choose(self._session.dead_letters(), which, filters)
         target = None if to is None else self._names.agent(to, "recipient")
         sequences: list[int | None] = [None] * len(letters)
@@ -228,6 +230,7 @@ class Mesh:
 
     def close(self, *, force: bool = False) -> None:
         """Let handlers finish, give back what was not settled, and free the directory. Twice is once."""
+        flag(force, "force")
         if self._closed.is_set():
             return
         self._closed.set()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Any
 
 from relaymesh.client.connecting import connect, connect_threaded
 from relaymesh.client.discovery import running_node
 from relaymesh.client.settings import RemoteSettings
-from relaymesh.errors import DirectoryInUse
+from relaymesh.errors import DirectoryInUse, InvalidSettings
+from relaymesh.kernel.bounds import shown
 from relaymesh.node.async_local import AsyncLocalSession
 from relaymesh.node.clock import Clock
 from relaymesh.node.local import LocalSession
@@ -17,6 +19,14 @@ from relaymesh.sdk.place import LocalPlace, RemotePlace
 from relaymesh.sdk.session import AsyncSession, Session
 
 Place = LocalPlace | RemotePlace
+
+
+def checked_clock(clock: Any) -> Clock | None:
+    """The clock, if it is one."""
+    for name in () if clock is None else ("wall_ms", "elapsed_ns", "awake_ns", "wait"):
+        if isinstance(clock, type) or not callable(getattr(clock, name, None)):
+            raise InvalidSettings(f"clock must have a method {name}(), and {shown(clock)} has none")
+    return clock  # type: ignore[no-any-return]
 
 
 def open_session(place: Place, clock: Clock | None) -> Session:

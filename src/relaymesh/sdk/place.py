@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, get_args
 
 from relaymesh.client.discovery import Find
 from relaymesh.client.settings import RemoteSettings, Transport
 from relaymesh.errors import InvalidSettings
-from relaymesh.node.settings import Durability, MeshSettings
+from relaymesh.kernel.bounds import one_of, plain_text, shown
+from relaymesh.node.settings import Durability, MeshSettings, directory
 
 Settings = MeshSettings | RemoteSettings
 URL_SCHEMES = ("http://", "https://")
@@ -52,9 +54,10 @@ def place_of(
     transport: Transport | None,
 ) -> RemotePlace | LocalPlace:
     """What the arguments of a mesh mean. Settings that do not fit the place are refused."""
+    _check_kinds(durability, settings, token, transport)
     embedded = durability is not None or isinstance(settings, MeshSettings)
     in_memory = "memory" in (durability, getattr(settings, "durability", None))
-    given = os.environ.get("RELAYMESH_URL") if path is None else os.fspath(path)
+    given = os.environ.get("RELAYMESH_URL") if path is None else directory(path, "path")
     if given and given.startswith(URL_SCHEMES) and not (path is None and in_memory):
         if embedded:
             raise InvalidSettings(
@@ -77,9 +80,21 @@ def place_of(
     return LocalPlace(path=data_directory(path), settings=chosen, plain=not embedded)
 
 
+def _check_kinds(durability: Any, settings: Any, token: Any, transport: Any) -> None:
+    """Arguments of the right kinds, whatever they mean together."""
+    if durability is not None:
+        one_of(durability, "durability", get_args(Durability), InvalidSettings)
+    if transport is not None:
+        one_of(transport, "transport", get_args(Transport), InvalidSettings)
+    if token is not None:
+        plain_text(token, "token", InvalidSettings)
+    if settings is not None and not isinstance(settings, (MeshSettings, RemoteSettings)):
+        raise InvalidSettings(f"settings must be MeshSettings or RemoteSettings, not {shown(settings)}")
+
+
 def data_directory(path: str | os.PathLike[str] | None) -> Path:
     """The directory that is meant, for whoever needs one. A URL is refused."""
-    place = os.environ.get("RELAYMESH_URL") if path is None else os.fspath(path)
+    place = os.environ.get("RELAYMESH_URL") if path is None else directory(path, "path")
     if place and place.startswith(URL_SCHEMES):
         raise InvalidSettings(
             f"{place} is a remote mesh, and this needs a directory",
@@ -92,8 +107,10 @@ def data_directory(path: str | os.PathLike[str] | None) -> Path:
 
 
 def settings_of(settings: MeshSettings | None, durability: Durability | None) -> MeshSettings:
+    if settings is not None and not isinstance(settings, MeshSettings):
+        raise InvalidSettings(f"settings must be MeshSettings, not {shown(settings)}")
     if settings is None:
-        return MeshSettings(durability=durability or "synced")
+        return MeshSettings(durability="synced" if durability is None else durability)
     if durability is not None and durability != settings.durability:
         raise InvalidSettings(
             f"durability is {durability!r} and settings.durability is {settings.durability!r}",

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import LeaseLost, MeshError, Unreachable
+from relaymesh.errors import InvalidSettings, LeaseLost, MeshError, Unreachable
+from relaymesh.kernel.bounds import shown, whole
 from relaymesh.kernel.entry import Lease
 from relaymesh.sdk.agent import Handler, Inbox
 from relaymesh.sdk.delivery import AnyDelivery, Delivery
@@ -32,6 +33,15 @@ log = logging.getLogger("relaymesh.sdk")
 CORE_DEFAULT = 4
 MAX_DEFAULT = 8
 IDLE_S = 10.0
+WORKERS_MAX = 10_000
+
+
+def worker_counts(workers: Any) -> tuple[int, int]:
+    """How many handlers run at first, and at most."""
+    if not isinstance(workers, (tuple, list)) or len(workers) != 2:
+        raise InvalidSettings(f"workers must be two numbers, at first and at most, not {shown(workers)}")
+    core = whole(workers[0], "workers[0]", 1, WORKERS_MAX, InvalidSettings)
+    return core, whole(workers[1], "workers[1]", core, WORKERS_MAX, InvalidSettings)
 
 
 class Route:

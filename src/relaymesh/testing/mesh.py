@@ -7,16 +7,18 @@ import random
 from datetime import UTC, datetime
 from pathlib import Path
 
+from relaymesh.errors import InvalidSettings
 from relaymesh.journal import Disk
+from relaymesh.kernel.bounds import COUNT_MAX, SECONDS_MAX, real, shown, whole
 from relaymesh.kernel.timers import NEVER
 from relaymesh.node.clock import Latch
 from relaymesh.node.local import LocalSession
 from relaymesh.node.node import Node
-from relaymesh.node.settings import Durability, MeshSettings
+from relaymesh.node.settings import Durability, MeshSettings, directory
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.sdk.place import settings_of
-from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT
+from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, worker_counts
 from relaymesh.sdk.renewal import RENEW_BELOW, Renewer
 from relaymesh.testing.clock import NS, ManualClock
 
@@ -50,19 +52,28 @@ class ManualMesh(Mesh):
         if settings is None and durability is None and path is None and disk is None:
             durability = "memory"
         settings = settings_of(settings, durability)
-        self.clock = clock or ManualClock()
+        if path is None and disk is None and settings.durability != "memory":
+            raise InvalidSettings(
+                f"durability is {settings.durability!r}, and there is no journal to write to",
+                hint="pass a path, or a disk such as MemoryDisk()",
+            )
+        counts = worker_counts(workers)
+        if clock is not None and not isinstance(clock, ManualClock):
+            raise InvalidSettings(f"clock must be a ManualClock, not {shown(clock)}")
+        self.clock = ManualClock() if clock is None else clock
         self._handling = False
-        place = None if path is None or settings.durability == "memory" else Path(path)
+        in_memory = path is None or settings.durability == "memory"
+        place = None if in_memory else Path(directory(path, "path"))
         self._node = Node(
             place,
             settings,
             clock=_WaitingClock(self.clock, self),
-            rng=random.Random(seed),
+            rng=random.Random(whole(seed, "seed", -COUNT_MAX, COUNT_MAX)),
             disk=disk,
             background=False,
         )
         session = LocalSession(self._node)
-        self._start(session, workers, inline=True)
+        self._start(session, counts, inline=True)
         self._renewing = _InlineRenewer(session)
         self._renewer = self._renewing
 
@@ -73,13 +84,11 @@ class ManualMesh(Mesh):
 
     def advance(self, seconds: float = 0) -> int:
         """Let time pass, event by event, and run handlers as their deliveries come. Answers how many ran."""
-        if not seconds >= 0:
-            raise ValueError(f"time does not go back: {seconds!r} seconds")
-        return self._pass_time(seconds, None)
+        return self._pass_time(real(seconds, "seconds", 0, SECONDS_MAX), None)
 
     def run(self, seconds: float | None = None) -> None:
         """`advance`: there is nothing to keep running for."""
-        self.advance(seconds or 0)
+        self.advance(0 if seconds is None else seconds)
 
     def _pass_time(self, seconds: float, until: Latch | None) -> int:
         end = self.clock.elapsed_ns() + round(seconds * NS)
