@@ -351,7 +351,7 @@ class Run:
             drawn.named.setdefault("timeout", "0.01")
         waits = _long(_argument(public, drawn, "timeout", "None" if member == "receive" else "0"))
         if member in ("receive", "receive_many") and waits:
-            run(run(mesh.agent("bystander")).send("stocked", 1))
+            run(run(mesh.agent("stocker")).send("stocked", 1))
             agents = "stocked"
         elif member == "ask" and waits:
             drawn.positional[0] = "'oracle'"
@@ -511,6 +511,7 @@ class Run:
     def _reopened(self, *, kill: bool) -> bool:
         """End the mesh, open it again, and compare. False: the directory is given up."""
         house: House = self.house
+        manual = house.kind is ManualMesh
         self._forget()
         node = house.node
         lag = unstored(node)
@@ -536,7 +537,7 @@ class Run:
             return False
         self.report.reopened += 1
         if before is not None and (dead is None or isinstance(dead, Closed)):
-            for each in differences(before, picture_of(house.node)):
+            for each in differences(before, picture_of(house.node), busy=kill and not manual):
                 self._surprise("open", "a restart changed the state", None, each)
         self._accepted.clear()
         house.furnish()

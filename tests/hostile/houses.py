@@ -16,7 +16,7 @@ from relaymesh.node.node import Node
 from relaymesh.testing import ManualClock, ManualMesh, MemoryDisk
 from tests.node.inside import node_of
 
-AGENTS = ("a1", "a2", "a3", "w1", "oracle", "stocked", "bystander")
+AGENTS = ("a1", "a2", "a3", "w1", "oracle", "stocked", "stocker", "bystander")
 HANDLED = ("w1",)
 """Mailboxes that handlers serve: nobody else receives from them."""
 
@@ -71,7 +71,7 @@ class House:
         agent = self.run(self.mesh.agent("bystander"))
         receipt = self.run(agent.send("bystander", {"well": True}))
         delivery = self.run(agent.receive(timeout=5))
-        assert delivery.id == receipt.id, f"{delivery.id} came, and {receipt.id} was sent"
+        assert delivery.id == receipt.id, f"{delivery.envelope} came, and {receipt.id} was sent"
         assert delivery.content == {"well": True}
         self.run(delivery.ack())
 
@@ -85,10 +85,12 @@ class ManualHouse(House):
     def __init__(self, folder: Path) -> None:
         self._disk = MemoryDisk()
         self._clock = ManualClock()
+        self._lives = 0
         self._settings = MeshSettings(journal=JournalSettings(allocate_bytes=0))
 
     def open(self) -> None:
-        self.mesh = ManualMesh(disk=self._disk, clock=self._clock, settings=self._settings)
+        self._lives += 1
+        self.mesh = ManualMesh(disk=self._disk, clock=self._clock, settings=self._settings, seed=self._lives)
 
 
 class ThreadedHouse(House):

@@ -30,7 +30,7 @@ def complaint(error: BaseException | None, *, opening: bool = False) -> str | No
         return _badly_said(error) or _fatal(error, opening)
     if isinstance(error, TypeError) and SIGNATURE.search(str(error)):
         return None
-    if isinstance(error, ValueError) and where(error).startswith("enum.py"):
+    if not _ours(error) and any(frame.filename.endswith("enum.py") for frame in _frames(error)):
         return None  # of an enumeration, as every one of Python's
     return f"{type(error).__name__} came out"
 
@@ -52,6 +52,14 @@ def _fatal(error: MeshError, opening: bool) -> str | None:
     if isinstance(error, JournalPoisoned) or (isinstance(error, DirectoryError) and not opening):
         return f"{error.code}: the mesh is dead"
     return None
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    return list(traceback.extract_tb(error.__traceback__))
+
+
+def _ours(error: BaseException) -> bool:
+    return any("/src/relaymesh/" in frame.filename for frame in _frames(error))
 
 
 def where(error: BaseException) -> str:

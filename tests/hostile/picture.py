@@ -24,6 +24,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 class Picture(msgspec.Struct, frozen=True):
     now: int
+    sequence: int
     mailboxes: dict[str, Any]
     entries: dict[str, list[Seen]]
     letters: dict[tuple[str, int], Any]
@@ -49,21 +50,20 @@ def unstored(node: Node) -> str | None:
 
 
 def _picture(state: State) -> Picture:
-    picture = Picture(state.now, {}, {}, {}, [])
+    picture = Picture(state.now, state.sequence, {}, {}, {}, [])
+    keep = state.keep
     snapshot = Snapshot(state)
-    try:
-        for drawn in snapshot.pieces():
-            piece = decode_piece(encode_piece(drawn))
-            if isinstance(piece, MailboxPiece):
-                picture.mailboxes[piece.address] = (piece.settings, piece.halted, piece.pattern)
-            elif isinstance(piece, EntriesPiece):
-                picture.entries.setdefault(piece.mailbox, []).extend(map(_seen, piece.entries))
-            elif isinstance(piece, LettersPiece):
-                picture.letters.update({(each.mailbox, each.dead_sequence): each for each in piece.letters})
-            elif isinstance(piece, AgentsPiece):
-                picture.agents.extend(piece.agents)
-    finally:
-        snapshot.close()
+    state.keep = keep  # a checkpoint may be drawn at the same time
+    for drawn in snapshot.pieces():
+        piece = decode_piece(encode_piece(drawn))
+        if isinstance(piece, MailboxPiece):
+            picture.mailboxes[piece.address] = (piece.settings, piece.halted, piece.pattern)
+        elif isinstance(piece, EntriesPiece):
+            picture.entries.setdefault(piece.mailbox, []).extend(map(_seen, piece.entries))
+        elif isinstance(piece, LettersPiece):
+            picture.letters.update({(each.mailbox, each.dead_sequence): each for each in piece.letters})
+        elif isinstance(piece, AgentsPiece):
+            picture.agents.extend(piece.agents)
     return picture
 
 
@@ -83,14 +83,28 @@ def _seen(piece: Any) -> Seen:
     return Seen(piece.envelope.id, piece.sequence, expires_at, piece.held is not None, rest)
 
 
-def differences(before: Picture, after: Picture) -> list[str]:
-    """What a restart changed and should not have. Time may have passed: what expired meanwhile is gone."""
+def differences(before: Picture, after: Picture, *, busy: bool = False) -> list[str]:
+    """What a restart changed and should not have. Time may have passed: what expired meanwhile is gone.
+
+    `busy`: handlers were at work when it was killed. What they had decided and not written nobody was told
+    of: mailboxes that they may serve are left out.
+    """
+    if busy:
+        before = _without_handled(before)
+        after = _without_handled(after)
     found = []
     for address, seen in before.mailboxes.items():
         if after.mailboxes.get(address) != seen:
             found.append(f"mailbox {address!r} was {seen} and is {after.mailboxes.get(address)}"[:600])
     for address, entries in before.entries.items():
         found += _moved(address, entries, after)
+    for address, entries in after.entries.items():
+        known = {each.sequence for each in before.entries.get(address, ())}
+        found += [
+            f"message {each.id!r} ({each.sequence}) of {address!r} was settled and is back"
+            for each in entries
+            if each.sequence not in known and each.sequence < before.sequence
+        ]
     for name, letter in before.letters.items():
         if name not in after.letters:
             found.append(f"dead letter {name} is gone")
@@ -99,6 +113,17 @@ def differences(before: Picture, after: Picture) -> list[str]:
     if before.agents != after.agents:
         found.append(f"agents were {before.agents} and are {after.agents}"[:600])
     return found
+
+
+def _without_handled(picture: Picture) -> Picture:
+    def served(address: str) -> bool:
+        return ":" in address or address in ("default/w1", "default/oracle")
+
+    return msgspec.structs.replace(
+        picture,
+        entries={address: seen for address, seen in picture.entries.items() if not served(address)},
+        letters={name: letter for name, letter in picture.letters.items() if not served(name[0])},
+    )
 
 
 def _moved(address: str, entries: list[Seen], after: Picture) -> list[str]:
