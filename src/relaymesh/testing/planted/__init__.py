@@ -11,6 +11,7 @@ knows nothing of it. By the layer they break:
     commit       what leaves before it is safe
     journal      frames, syncs, segments, checkpoints, the archive
     recovery     what a start gets wrong
+    edge         which values pass
     admission    what is let in
     delivery     what is given out
     settling     what becomes of it
@@ -26,6 +27,7 @@ from relaymesh.testing.planted import (
     admission,
     commit,
     delivery,
+    edge,
     journal,
     recovery,
     settling,
@@ -38,7 +40,7 @@ __all__ = ["BUGS", "Bug", "UnknownBug", "bug_named"]
 
 BUGS: tuple[Bug, ...] = tuple(
     bug
-    for layer in (commit, journal, recovery, admission, delivery, settling, timing, store)
+    for layer in (commit, journal, recovery, edge, admission, delivery, settling, timing, store)
     for bug in bugs_of(layer)
 )
 

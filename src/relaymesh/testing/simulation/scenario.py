@@ -21,6 +21,7 @@ from relaymesh.testing.disk import PowerLost
 from relaymesh.testing.simulation.checking import check_everything
 from relaymesh.testing.simulation.clients import Clients, no_answer
 from relaymesh.testing.simulation.faults import Faults
+from relaymesh.testing.simulation.hostile import Hostile
 from relaymesh.testing.simulation.plan import Plan, make_plan
 from relaymesh.testing.simulation.trace import Trace
 from relaymesh.testing.simulation.verdict import Violation
@@ -58,6 +59,7 @@ class Run:
         self.world = World(plan, trace, folder)
         self.clients = Clients(self.world)
         self.faults = Faults(self.world, self.clients)
+        self.hostile = Hostile(self.world, self.clients)
         self.world.on_disk_call = self._during
         self._inside = False
         habits = {name: self.clients.habits[name] for name in plan.habits}
@@ -68,6 +70,7 @@ class Run:
     def play(self) -> None:
         self._start()
         for _ in range(self.plan.actions):
+            self._do(self.hostile.act)
             faulty = self.rng.random() < self.plan.fault_every
             self._do(self.faults.strike if faulty else self.rng.choices(self._actions, self._weights)[0])
             if not faulty:
