@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 from relaymesh.kernel import commands
-from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.records import AnyRecord
 from relaymesh.testing.planted.bug import Original, at, plant
@@ -19,11 +18,9 @@ def bound_removed(original: Original, value: Any, what: str, least: int, most: i
     return checked
 
 
-@plant(at(Nack, "__post_init__"), broken="a nack takes a delay that is no whole number")
-def nack_takes_a_float(original: Original, nack: Nack) -> None:
-    delay, nack.delay_ms = nack.delay_ms, None
-    original(nack)
-    nack.delay_ms = delay
+@plant(at(commands, "whole"), broken="a nack takes a delay that is no whole number")
+def nack_takes_a_float(original: Original, value: Any, what: str, *bounds: Any) -> Any:
+    return value if what == "delay_ms" and isinstance(value, float) else original(value, what, *bounds)
 
 
 @plant(at(commands, "flag"), broken="what is true enough passes for a flag")

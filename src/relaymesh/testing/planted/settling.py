@@ -160,7 +160,7 @@ def fatal_failure_retried(
     return original(decision, mailbox, lease, failure, cause, True, delay_ms)
 
 
-@plant(at(settlement, "_defer"), broken="a message may be put off for ever", first_seed=292)
+@plant(at(settlement, "_defer"), broken="a message may be put off for ever", first_seed=160)
 def deferred_for_ever(
     original: Original, decision: Decision, mailbox: Mailbox, lease: Lease, *arguments: Any
 ) -> Any:
