@@ -267,7 +267,8 @@ class Run:
             try:
                 self._with(delivery, error)
             except BaseException as raised:
-                if raised is not error:
+                stopped = isinstance(error, StopIteration) and raised.__cause__ is error  # in a coroutine
+                if raised is not error and not stopped:
                     raise
                 assert not isinstance(error, Outcome), "an outcome came out of its block"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import Empty, InvalidValue, LeaseLost, NoAnswer
+from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.bounds import COUNT_MAX, RECEIVE_MAX, patience, shown, whole
+from relaymesh.kernel.bounds import COUNT_MAX, RECEIVE_MAX, patience, plain_text, shown, whole
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import Delivery
@@ -150,6 +150,7 @@ class Agent(Inbox):
         """
         session = self._mesh._session
         wait_s = patience(timeout)
+        to = plain_text(to, "recipient", InvalidEnvelope)
         given = fields.pop("correlation_id", None)
         correlation = session.new_ids(1)[0] if given is None else check_text(given, "correlation_id")
         session.expect(self.address, correlation)
@@ -158,7 +159,7 @@ class Agent(Inbox):
             receipt = self.send(to, content, type="question", correlation_id=correlation, **fields)
             leases = session.receive(self.address, 1, wait_s, correlation)
             if not leases:
-                raise NoAnswer(f"{to} did not answer question {receipt.id} within {timeout} s")
+                raise NoAnswer(f"{to} did not answer question {receipt.id} within {wait_s} s")
             answer = self._deliveries(leases)[0]
             answer.ack()
         finally:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import Empty, InvalidValue, LeaseLost, NoAnswer
+from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.bounds import COUNT_MAX, RECEIVE_MAX, patience, shown, whole
+from relaymesh.kernel.bounds import COUNT_MAX, RECEIVE_MAX, patience, plain_text, shown, whole
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.sdk.agent import checked_answer, checked_handler
 from relaymesh.sdk.compose import Batch
@@ -98,6 +98,7 @@ class AsyncAgent(AsyncInbox):
         """Send a question and wait for its answer, which is acked already. Raises `NoAnswer`."""
         session = self._mesh._session
         wait_s = patience(timeout)
+        to = plain_text(to, "recipient", InvalidEnvelope)
         given = fields.pop("correlation_id", None)
         correlation = session.new_ids(1)[0] if given is None else check_text(given, "correlation_id")
         await session.expect(self.address, correlation)
@@ -106,7 +107,7 @@ class AsyncAgent(AsyncInbox):
             receipt = await self.send(to, content, type="question", correlation_id=correlation, **fields)
             leases = await session.receive(self.address, 1, wait_s, correlation)
             if not leases:
-                raise NoAnswer(f"{to} did not answer question {receipt.id} within {timeout} s")
+                raise NoAnswer(f"{to} did not answer question {receipt.id} within {wait_s} s")
             answer = self._deliveries(leases)[0]
             await answer.ack()
         finally:

@@ -90,7 +90,10 @@ def _count(messages: Any) -> int:
     """How many messages a batch has. A text and a dict are no batches."""
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes, bytearray)):
         raise InvalidEnvelope(f"messages must be a list of dicts, not {shown(messages)}")
-    return len(messages)
+    try:
+        return len(messages)
+    except Exception:  # longer than any list, or a length that cannot be asked
+        raise InvalidEnvelope(f"messages must be a list of dicts, not {shown(messages)}") from None
 
 
 def chosen_ids(ids: Any) -> frozenset[str]:

@@ -57,6 +57,8 @@ class ManualMesh(Mesh):
                 f"durability is {settings.durability!r}, and there is no journal to write to",
                 hint="pass a path, or a disk such as MemoryDisk()",
             )
+        if disk is not None and not callable(getattr(disk, "make_folder", None)):
+            raise InvalidSettings(f"disk must be a disk such as MemoryDisk(), not {shown(disk)}")
         counts = worker_counts(workers)
         if clock is not None and not isinstance(clock, ManualClock):
             raise InvalidSettings(f"clock must be a ManualClock, not {shown(clock)}")

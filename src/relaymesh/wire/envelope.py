@@ -236,6 +236,8 @@ def _tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _extra(extra: Any, limit: int) -> bytes:
+    if isinstance(extra, dict):
+        extra = dict(dict.items(extra))  # whatever a subclass makes of them
     if not isinstance(extra, dict) or not all(isinstance(name, str) for name in extra):
         raise InvalidEnvelope(f"extra must be a dict with names of fields as its keys, not {shown(extra)}")
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from relaymesh.kernel.bounds import plain_text
+
 
 class MailboxStats(msgspec.Struct, frozen=True, kw_only=True):
     """One mailbox. accepted = acked + dropped + dead + pending, always; a redrive accepts once more."""
@@ -71,6 +73,8 @@ class MeshStats(msgspec.Struct, frozen=True, kw_only=True):
 
     def delayed(self, mailbox: str | None = None) -> int:
         """Messages that wait for their time: of one mailbox, or all."""
+        if mailbox is not None:
+            mailbox = plain_text(mailbox, "mailbox")
         return sum(box.delayed for address, box in self.mailboxes.items() if mailbox in (None, address))
 
     @property
