@@ -1,0 +1,98 @@
+"""Attacks on the event loop: little to send, much to work through before anybody else has a turn."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from itertools import count
+
+import msgspec
+
+from tests.attacks.sockets import PING, Http, WebSocket, framed
+from tests.attacks.target import Attacking, Target
+
+PINGS_AT_ONCE = 20_000
+BUNDLE_PINGS = 1_000_000
+FIELDS = 800_000
+BATCH_MESSAGES = 500_000
+
+
+def pings(target: Target) -> Attacking:
+    """WebSocket pings as fast as they go; the pongs are read and thrown away."""
+    flood = framed(b"", PING) * PINGS_AT_ONCE
+    with WebSocket(target.port, target.token) as ws:
+        yield
+        while True:
+            ws.flood(flood)
+            target.tally.done += PINGS_AT_ONCE
+            target.tally.bytes += len(flood)
+            yield
+
+
+def bundles(target: Target) -> Attacking:
+    """Messages that are bundles of a million `ping` frames; the answers are read and thrown away."""
+    message = _bundle()
+    with WebSocket(target.port, target.token) as ws:
+        yield
+        while True:
+            ws.flood(message)
+            target.tally.done += 1
+            target.tally.bytes += len(message)
+            yield
+
+
+def fields(target: Target) -> Attacking:
+    """Sends with 800,000 unknown fields."""
+    body = _with_fields(target.agent)
+    target.open_mailbox()
+    with Http(target.port) as http:
+        yield
+        while True:
+            status, answer = http.request("POST", "/v1/messages", target.token, body)
+            target.tally.bytes += len(body)
+            target.tally.count(taken=status < 300, answer=answer)
+            yield
+
+
+def batches(target: Target) -> Attacking:
+    """Binary sends of 500,000 messages each."""
+    target.open_mailbox()
+    with WebSocket(target.port, target.token) as ws:
+        batch = _batch(target.address, 0)
+        yield
+        for number in count(1):
+            answer = ws.ask("send", groups=msgspec.Raw(batch))
+            target.tally.bytes += len(batch)
+            target.tally.count(taken=answer["op"] == "receipts", answer=answer)
+            yield
+            if answer["op"] == "receipts":
+                batch = _batch(target.address, number)
+
+
+def metrics(target: Target) -> Attacking:
+    """`/metrics` of 10,000 mailboxes in a loop, by a token that may only look."""
+    with Http(target.port) as http:
+        yield
+        while True:
+            status, body = http.request("GET", "/metrics", target.token)
+            target.tally.bytes += len(body)
+            target.tally.count(taken=status < 300, answer=body)
+            yield
+
+
+@cache
+def _bundle() -> bytes:
+    ping = msgspec.msgpack.encode({"op": "ping", "ref": 1})
+    return framed(b"\xdd" + BUNDLE_PINGS.to_bytes(4, "big") + ping * BUNDLE_PINGS)
+
+
+@cache
+def _with_fields(to: str) -> bytes:
+    unknown = ",".join([f'"f{number}":0' for number in range(FIELDS)])
+    return f'{{"to":"{to}","content":1,{unknown}}}'.encode()
+
+
+def _batch(address: str, number: int) -> bytes:
+    """One group; ids differ from those of every other batch."""
+    ids = f"{os.getpid()}.{number}."
+    return msgspec.msgpack.encode([[address, [[f"{ids}{i}", "", b"1"] for i in range(BATCH_MESSAGES)]]])
