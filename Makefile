@@ -46,7 +46,7 @@ bench-peers: $(VENV)/.bench ## the same work on Redis, NATS and RabbitMQ (bench/
 acceptance: $(VENV)/.dev ## four runs on the real clock: load, outage, duplicates, failure (MINUTES=0.5 shortens)
 	@$(BIN)/python -m acceptance $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-proof: $(VENV)/.dev ## the long runs: seeds, crash states, bit flips, planted bugs, hostile calls, torture (about an hour)
+proof: $(VENV)/.dev ## the long runs: seeds, crashes, bit flips, planted bugs, hostile calls, attackers, torture (2 hours)
 	$(BIN)/python -m relaymesh.testing.simulate --seeds 100000 --jobs $(JOBS) --json
 	$(BIN)/python -m relaymesh.testing.crashes --states 500000 --jobs $(JOBS) --json
 	$(BIN)/python -m relaymesh.testing.crashes --bit-flips --jobs $(JOBS) --json
@@ -54,6 +54,7 @@ proof: $(VENV)/.dev ## the long runs: seeds, crash states, bit flips, planted bu
 	$(BIN)/python -m tests.hostile --calls 100000 --over embedded --json
 	for over in http websocket-json websocket-msgpack filebus; do \
 		$(BIN)/python -m tests.hostile --calls 20000 --over $$over --json || exit 1; done
+	$(BIN)/python -m tests.attacks --json
 	$(BIN)/relaymesh torture --minutes $(if $(MINUTES),$(MINUTES),10) --json
 
 lock: $(VENV)/.lock ## pin and hash requirements/*.txt again (LOCK_FLAGS=--upgrade takes newer versions)

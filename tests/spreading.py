@@ -30,6 +30,7 @@ WITH_MORE_JAVAS = (
 )
 WHOLE = (
     "tests/acceptance/test_acceptance.py",
+    "tests/attacks/test_attacks.py",
     "tests/server/schemas/test_schemathesis.py",
     "tests/server/security/test_floods.py",
     "tests/server/security/test_hostile.py",

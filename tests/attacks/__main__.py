@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 
 from tests.attacks.catalogue import ATTACKS
-from tests.attacks.run import Plan, alone, baseline, together
+from tests.attacks.run import alone, baseline, together
+from tests.attacks.stage import Plan
 from tests.attacks.verdict import Verdict, table
 
 

@@ -1,4 +1,4 @@
-"""One attacker, a process of its own: prepares, says so, waits for the word, attacks until the time is over."""
+"""One attacker, in a process of its own: prepares, says so, waits for the word, attacks for its time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _over)
     signal.alarm(PREPARE_S)
     attack = ATTACKS[given["name"]]
-    target = Target(given["port"], given["token"], given["agent"])
+    target = Target(given["port"], given["token"], given["name"])
     attacking: Attacking | None = None
     try:
         attacking = attack.act(target)

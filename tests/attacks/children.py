@@ -1,9 +1,10 @@
-"""Processes of a run: started from a module of this package, spoken to in lines of JSON, ended by their id."""
+"""Processes of a run: started from a module of this package, spoken to in JSON lines, ended by their id."""
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,15 @@ from typing import Any, Self
 
 ROOT = Path(__file__).parents[2]
 END_S = 20.0
+HEAR_S = 240.0
+"""Longer than anything that a child does between two lines."""
 
 
 class Child:
     """`python -m tests.attacks.NAME`: gets one JSON object on stdin, then a line for each command."""
 
     def __init__(self, module: str, given: dict[str, Any], log: Path) -> None:
+        self._module = module
         self._log = log.open("a+b")
         path = os.pathsep.join([str(ROOT), str(ROOT / "src"), *sys.path])
         self._process = subprocess.Popen(
@@ -38,10 +42,11 @@ class Child:
     def hear(self) -> dict[str, Any]:
         """The next line. A child that ended without one is a defect of the run."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        readable, _, _ = select.select([self._process.stdout], [], [], HEAR_S)
+        line = self._process.stdout.readline() if readable else b""
         if not line:
             self._log.seek(0)
-            raise RuntimeError(f"a process of the run failed:\n{self._log.read().decode()[-4000:]}")
+            raise RuntimeError(f"{self._module} said nothing:\n{self._log.read().decode()[-4000:]}")
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -54,14 +59,14 @@ class Child:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
             self._process.wait(END_S if kind is None else 0.1)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        try:
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass
         self._process.stdout.close()
         self._log.close()
 

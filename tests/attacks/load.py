@@ -1,4 +1,4 @@
-"""A process that uses a share of a processor and does not touch the node: what attackers are compared with."""
+"""A process that uses a share of a processor and does not touch the node: the measure for attackers."""
 
 from __future__ import annotations
 

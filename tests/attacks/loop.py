@@ -15,6 +15,7 @@ PINGS_AT_ONCE = 20_000
 BUNDLE_PINGS = 1_000_000
 FIELDS = 800_000
 BATCH_MESSAGES = 500_000
+CAPACITY = 10_000_000
 
 
 def pings(target: Target) -> Attacking:
@@ -55,10 +56,10 @@ def fields(target: Target) -> Attacking:
 
 
 def batches(target: Target) -> Attacking:
-    """Binary sends of 500,000 messages each."""
-    target.open_mailbox()
+    """Binary sends of 500,000 messages each, to a mailbox that has room for them."""
+    target.open_mailbox(CAPACITY)
     with WebSocket(target.port, target.token) as ws:
-        batch = _batch(target.address, 0)
+        batch = _batch(target.agent, 0)
         yield
         for number in count(1):
             answer = ws.ask("send", groups=msgspec.Raw(batch))
@@ -66,7 +67,7 @@ def batches(target: Target) -> Attacking:
             target.tally.count(taken=answer["op"] == "receipts", answer=answer)
             yield
             if answer["op"] == "receipts":
-                batch = _batch(target.address, number)
+                batch = _batch(target.agent, number)
 
 
 def metrics(target: Target) -> Attacking:
@@ -92,7 +93,7 @@ def _with_fields(to: str) -> bytes:
     return f'{{"to":"{to}","content":1,{unknown}}}'.encode()
 
 
-def _batch(address: str, number: int) -> bytes:
+def _batch(agent: str, number: int) -> bytes:
     """One group; ids differ from those of every other batch."""
     ids = f"{os.getpid()}.{number}."
-    return msgspec.msgpack.encode([[address, [[f"{ids}{i}", "", b"1"] for i in range(BATCH_MESSAGES)]]])
+    return msgspec.msgpack.encode([[agent, [[f"{ids}{i}", agent, b"1"] for i in range(BATCH_MESSAGES)]]])

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
-from http.client import HTTPConnection, HTTPException
+from collections.abc import Iterable, Mapping
+from http.client import HTTPConnection
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from relaymesh.server.address import server_folder
 from relaymesh.server.security.tokens import TokenFile
+from tests.attacks.catalogue import Attack
 from tests.attacks.children import ROOT
 from tests.attacks.sockets import WebSocket
 
-STOP_S = 60.0
 PIPELINED = 50
-SAMPLE_S = 0.02
-COUNT_S = 1.0
-COUNT_FROM_BYTES = 402_653_184
-"""Below this the node is not asked what it counts: nothing could be judged, and asking costs it time."""
 COUNTED = ("bytes", "deadLetterBytes", "deadBytes", "letterBytes")
 """Fields of a mailbox's statistics that are bytes of live mail."""
 
@@ -33,11 +27,18 @@ COUNTED = ("bytes", "deadLetterBytes", "deadBytes", "letterBytes")
 class Node:
     """One run of `relaymesh serve` on an empty directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, attacks: Mapping[str, Attack], agents: Iterable[str]) -> None:
         self.directory = directory
-        self._tokens = TokenFile(server_folder(directory))
-        self._admin = self._tokens.create(["admin"], namespace="*")[1]
+        self._file = TokenFile(server_folder(directory))
+        self._admin = self._file.create(["admin"], namespace="*")[1]
         self._ids: dict[str, str] = {}
+        scopes = {name: [f"agent:{name}"] for name in agents} | {
+            name: [f"agent:{name}" if attack.credential == "agent" else "read"]
+            for name, attack in attacks.items()
+            if attack.credential != "none"
+        }
+        self.tokens = {name: self._token(name, given) for name, given in scopes.items()}
+        self.tokens |= {name: "" for name in attacks if name not in self.tokens}
         self._log = directory.with_suffix(".log").open("a+b")
         self._process = subprocess.Popen(
             [
@@ -65,10 +66,9 @@ class Node:
         self.url: str = json.loads(line)["url"]
         self.port = int(self.url.rpartition(":")[2])
 
-    def token(self, *scopes: str) -> str:
-        """A token that the running server knows within a second."""
-        made, text = self._tokens.create(scopes)
-        self._ids[text] = made.id
+    def _token(self, name: str, scopes: list[str]) -> str:
+        made, text = self._file.create(scopes)
+        self._ids[name] = made.id
         return text
 
     def open_mailboxes(self, count: int) -> None:
@@ -114,24 +114,15 @@ class Node:
         _, stats = self.ask("GET", "/v1/stats")
         return sum(box.get(name, 0) for box in stats["mailboxes"].values() for name in COUNTED)
 
-    def connections_opened(self, token: str) -> int:
-        """WebSockets that were opened with a token, by the audit log: one more than reconnects."""
+    def connections_opened(self, name: str) -> int:
+        """WebSockets that were opened with a credential, by the audit log: one more than reconnects."""
         opened: Counter[str] = Counter()
         for path in sorted(server_folder(self.directory).glob("audit*.jsonl")):
             with path.open(encoding="utf-8") as lines:
                 for line in lines:
                     if '"ws.opened"' in line:
                         opened[json.loads(line)["token"]] += 1
-        return opened[self._ids[token]]
-
-    def stop(self) -> None:
-        if self.runs:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        return opened[self._ids[name]]
 
     def __enter__(self) -> Self:
         return self
@@ -144,53 +135,3 @@ class Node:
             self._process.wait()
         self._out.close()
         self._log.close()
-
-
-class Watch:
-    """Samples the node's memory all the time, and what it counts while the difference could matter."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._stopping = threading.Event()
-        self._resident: list[tuple[float, int]] = []
-        self._counted: list[tuple[float, int]] = [(time.monotonic(), 0)]
-        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._sample, self._count)]
-
-    def _sample(self) -> None:
-        while not self._stopping.wait(SAMPLE_S):
-            self._resident.append((time.monotonic(), self._node.resident_bytes()))
-
-    def _count(self) -> None:
-        while not self._stopping.wait(COUNT_S):
-            if self._resident and self._resident[-1][1] > COUNT_FROM_BYTES:
-                try:
-                    self._counted.append((time.monotonic(), self._node.counted_bytes()))
-                except (OSError, HTTPException, ValueError, KeyError):
-                    continue  # what it counted last is compared with
-
-    @property
-    def peak_bytes(self) -> int:
-        return max((size for _, size in self._resident), default=0)
-
-    @property
-    def excess_bytes(self) -> int:
-        """The most that was resident beside counted mail. Of the counts before and after, the larger."""
-        worst, at = 0, 0
-        for when, size in self._resident:
-            while at + 1 < len(self._counted) and self._counted[at + 1][0] < when:
-                at += 1
-            counted = max(count for _, count in self._counted[at : at + 2])
-            worst = max(worst, size - counted)
-        return worst
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()

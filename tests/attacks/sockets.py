@@ -1,10 +1,11 @@
-"""HTTP and WebSocket spoken by hand over a blocking socket, well or badly. No library holds an attacker back."""
+"""HTTP and WebSocket spoken by hand over a blocking socket, well or badly: no library in between."""
 
 from __future__ import annotations
 
 import select
 import socket
 import struct
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -35,25 +36,32 @@ class Connection:
         """Send all of it, and throw away whatever comes meanwhile; answers how many bytes came."""
         rest, came = memoryview(data), 0
         while rest:
-            readable, writable, _ = select.select([self._socket], [self._socket], [], PATIENCE_S)
-            if readable:
+            happens = self._happens(select.POLLIN | select.POLLOUT, PATIENCE_S)
+            if happens & select.POLLIN:
                 got = self._socket.recv(READ_BYTES)
                 if not got:
                     raise Cut("the node closed the connection")
                 came += len(got)
-            if writable:
+            if happens & select.POLLOUT:
                 rest = rest[self._socket.send(rest[:READ_BYTES]) :]
-            if not readable and not writable:
+            if not happens & (select.POLLIN | select.POLLOUT):
                 raise Cut("the node neither reads nor writes")
         return came
 
     def is_open(self) -> bool:
         """Whether the node still holds the connection; what it said is thrown away."""
-        readable, _, _ = select.select([self._socket], [], [], 0)
         try:
-            return not readable or bool(self._socket.recv(READ_BYTES))
+            return not self._happens(select.POLLIN, 0) or bool(self._socket.recv(READ_BYTES))
         except OSError:
             return False
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def _happens(self, what: int, wait_s: float) -> int:
+        waiting = select.poll()
+        waiting.register(self._socket, what)
+        return sum(event for _, event in waiting.poll(wait_s * 1000))
 
     def close(self) -> None:
         self._socket.close()
@@ -186,3 +194,12 @@ def frame_head(length: int, opcode: int = BINARY, *, last: bool = True) -> bytes
 
 def framed(data: bytes, opcode: int = BINARY) -> bytes:
     return frame_head(len(data), opcode) + data
+
+
+def heard_of(connections: Iterable[Connection]) -> set[Connection]:
+    """Those on which something has happened: the node said something, or ended them."""
+    by_descriptor = {each.fileno(): each for each in connections}
+    waiting = select.poll()
+    for descriptor in by_descriptor:
+        waiting.register(descriptor, select.POLLIN)
+    return {by_descriptor[descriptor] for descriptor, _ in waiting.poll(0)}

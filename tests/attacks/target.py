@@ -24,7 +24,7 @@ class Impossible(Exception):
 
 @dataclass
 class Target:
-    """A node, as one attacker sees it. `agent` is "" for an attacker that may not act as one."""
+    """A node, as one attacker sees it. `agent`: the name that an agent's token is for."""
 
     port: int
     token: str
@@ -35,9 +35,9 @@ class Target:
     def address(self) -> str:
         return f"default/{self.agent}"
 
-    def open_mailbox(self) -> None:
+    def open_mailbox(self, capacity: int = 100_000) -> None:
         with WebSocket(self.port, self.token) as ws:
-            ws.call("open_mailbox", mailbox=self.agent)
+            ws.call("open_mailbox", mailbox=self.agent, settings=[capacity])
 
     def pause(self, seconds: float) -> Attacking:
         """Do nothing for a while; the time may be over meanwhile."""

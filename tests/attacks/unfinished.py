@@ -3,105 +3,104 @@
 from __future__ import annotations
 
 import resource
-import socket
-from collections import deque
+from collections.abc import Callable
 
-from tests.attacks.sockets import Http, WebSocket, frame_head
+from tests.attacks.sockets import Connection, Http, WebSocket, frame_head, heard_of
 from tests.attacks.target import Attacking, Impossible, Target
 
 MESSAGES = 100
 BODIES = 16
 HEADS = 4_200
-BYTES = 16_700_000
-"""Just below the largest body and the largest message that a node takes."""
+BYTES = 16_777_215
+"""One below the largest body and the largest message that a node takes."""
+HEADS_AT_ONCE = 50
+PAUSE_S = 0.02
+"""2,500 new connections a second at most: all of them stand within two seconds."""
 DESCRIPTORS_SPARE = 100
 
 
 def messages(target: Target) -> Attacking:
     """100 WebSocket messages of 16 MB, each without its last fragment or without its last byte."""
-    held: deque[WebSocket] = deque()
     body = bytes(BYTES)
-    yield
-    try:
-        while True:
-            _leave_out_the_dead(target, held)
-            if len(held) < MESSAGES:
-                ws = WebSocket(target.port, target.token, hello=len(held) % 2 == 0)
-                held.append(ws)
-                fragment = len(held) % 2 == 0
-                ws.send(frame_head(BYTES if fragment else BYTES + 1, last=not fragment))
-                ws.send(body)
-                target.tally.done += 1
-                target.tally.bytes += BYTES
-                yield
-            else:
-                yield from target.pause(0.1)
-    finally:
-        _close(held)
+
+    def begin(number: int) -> Connection:
+        ws = WebSocket(target.port, target.token, hello=number % 2 == 0)
+        fragment = number % 4 < 2
+        target.tally.bytes += BYTES
+        return _sent(ws, frame_head(BYTES if fragment else BYTES + 1, last=not fragment), body)
+
+    return _held(target, MESSAGES, begin)
 
 
 def bodies(target: Target) -> Attacking:
     """16 requests whose bodies lack the last byte."""
-    held: deque[Http] = deque()
     body = bytes(BYTES)
-    yield
-    try:
-        while True:
-            _leave_out_the_dead(target, held)
-            if len(held) < BODIES:
-                http = Http(target.port)
-                held.append(http)
-                http.send(http.head("POST", "/v1/messages", target.token, BYTES + 1))
-                http.send(body)
-                target.tally.done += 1
-                target.tally.bytes += BYTES
-                yield
-            else:
-                yield from target.pause(0.1)
-    finally:
-        _close(held)
+
+    def begin(number: int) -> Connection:
+        http = Http(target.port)
+        target.tally.bytes += BYTES
+        return _sent(http, http.head("POST", "/v1/messages", target.token, BYTES + 1), body)
+
+    return _held(target, BODIES, begin)
 
 
 def heads(target: Target) -> Attacking:
-    """4,200 connections that begin a request without a token, and end its head never."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = HEADS + DESCRIPTORS_SPARE
-    if soft < needed:
-        if hard < needed:
-            raise Impossible(f"{needed} descriptors are needed, and {hard} are allowed")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-    held: deque[socket.socket] = deque()
+    """4,200 connections that begin a request without a token, and never end its head."""
+    _allow_descriptors(HEADS + DESCRIPTORS_SPARE)
+
+    def begin(number: int) -> Connection:
+        return _sent(Connection(target.port), b"GET /v1/node HTTP/1.1\r\nHost: ", b"")
+
+    return _held(target, HEADS, begin, at_once=HEADS_AT_ONCE)
+
+
+def _held(target: Target, most: int, begin: Callable[[int], Connection], at_once: int = 1) -> Attacking:
+    """Hold so many connections; begin another for each that the node ends."""
+    held: list[Connection] = []
     yield
     try:
         while True:
-            held.append(_half_open(target))
-            if len(held) > HEADS:
-                held.popleft().close()
-            if target.tally.tried % 50 == 0:
-                yield
+            held = _alive(target, held)
+            for _ in range(min(at_once, most - len(held))):
+                try:
+                    held.append(begin(target.tally.tried))
+                    target.tally.done += 1
+                except OSError:
+                    target.tally.cut += 1
+            yield
+            if at_once > 1 or len(held) == most:
+                yield from target.pause(PAUSE_S)
     finally:
-        _close(held)
-
-
-def _half_open(target: Target) -> socket.socket:
-    opened = socket.create_connection(("127.0.0.1", target.port), 5.0)
-    try:
-        opened.sendall(b"GET /v1/node HTTP/1.1\r\nHost: ")
-        target.tally.done += 1
-    except OSError:
-        target.tally.cut += 1
-    return opened
-
-
-def _leave_out_the_dead(target: Target, held: deque[Http] | deque[WebSocket]) -> None:
-    """Forget the connections that the node has ended; others take their place."""
-    for each in list(held):
-        if not each.is_open():
+        for each in held:
             each.close()
-            held.remove(each)  # type: ignore[arg-type]
-            target.tally.cut += 1
 
 
-def _close(held: deque[Http] | deque[WebSocket] | deque[socket.socket]) -> None:
+def _sent(connection: Connection, head: bytes, body: bytes) -> Connection:
+    try:
+        connection.send(head)
+        connection.send(body)
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _alive(target: Target, held: list[Connection]) -> list[Connection]:
+    """Those that the node still holds."""
+    heard = heard_of(held)
+    alive = []
     for each in held:
-        each.close()
+        if each in heard and not each.is_open():
+            each.close()
+            target.tally.cut += 1
+        else:
+            alive.append(each)
+    return alive
+
+
+def _allow_descriptors(count: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < count:
+        raise Impossible(f"{count} descriptors are needed, and {hard} are allowed")
+    if soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))

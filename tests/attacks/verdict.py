@@ -37,19 +37,28 @@ class Latency:
         return max(self.p99, self.http_p99)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What was measured. `errors`: what the victim met, by kind; `attackers`: the tally of each."""
+
+    base: Latency
+    attacked: Latency
+    control: Latency | None
+    errors: dict[str, int]
+    attackers: dict[str, dict[str, Any]]
+    peak_bytes: int
+    excess_bytes: int
+    after_bytes: int
+    """Resident beside counted mail when the attackers are gone."""
+    answers: bool
+
+
 @dataclass
 class Verdict:
     """One attack alone, or all at once. It has passed when every claim holds."""
 
     name: str
-    base: Latency
-    attacked: Latency
-    control: Latency | None
-    peak_bytes: int
-    excess_bytes: int
-    after_bytes: int
-    errors: dict[str, int]
-    attackers: dict[str, dict[str, Any]]
+    seen: Seen
     claims: list[tuple[str, bool]] = field(default_factory=list)
 
     def claim(self, words: str, holds: bool) -> None:
@@ -66,14 +75,14 @@ class Verdict:
     def row(self) -> list[str]:
         return [
             self.name,
-            f"{self.attacked.p50:.0f}",
-            f"{self.attacked.p99:.0f}",
-            f"{self.attacked.http_p99:.0f}",
-            f"{self.base.worst_p99:.0f}",
-            f"{self.peak_bytes / 1e6:.0f}",
-            f"{self.excess_bytes / 1e6:.0f}",
-            f"{self.after_bytes / 1e6:.0f}",
-            ", ".join(f"{what} × {count}" for what, count in self.errors.items()) or "0",
+            f"{self.seen.attacked.p50:.0f}",
+            f"{self.seen.attacked.p99:.0f}",
+            f"{self.seen.attacked.http_p99:.0f}",
+            f"{self.seen.base.worst_p99:.0f}",
+            f"{self.seen.peak_bytes / 1e6:.0f}",
+            f"{self.seen.excess_bytes / 1e6:.0f}",
+            f"{self.seen.after_bytes / 1e6:.0f}",
+            ", ".join(f"{what} × {count}" for what, count in self.seen.errors.items()) or "0",
         ]
 
     def lines(self) -> list[str]:
@@ -82,7 +91,7 @@ class Verdict:
             f"{given['bytes'] / 1e6:.0f} MB, {given['processor_s']:.1f} s of processor time"
             f"{given['skipped'] and '; skipped: ' + given['skipped']}"
             f"{given['last_refusal'] and '; refused with ' + given['last_refusal']}"
-            for name, given in self.attackers.items()
+            for name, given in self.seen.attackers.items()
         ]
         figures = "  ".join(f"{name} {value}" for name, value in zip(COLUMNS, self.row(), strict=True))
         return [
@@ -95,18 +104,55 @@ class Verdict:
         return {
             "name": self.name,
             "passed": self.passed,
-            "p50_ms": self.attacked.p50,
-            "p99_ms": self.attacked.p99,
-            "http_p99_ms": self.attacked.http_p99,
-            "base_p99_ms": self.base.worst_p99,
-            "control_p99_ms": None if self.control is None else self.control.worst_p99,
-            "rss_bytes": self.peak_bytes,
-            "excess_bytes": self.excess_bytes,
-            "after_bytes": self.after_bytes,
-            "victim_refused": self.errors,
-            "attackers": self.attackers,
+            "p50_ms": self.seen.attacked.p50,
+            "p99_ms": self.seen.attacked.p99,
+            "http_p99_ms": self.seen.attacked.http_p99,
+            "base_p99_ms": self.seen.base.worst_p99,
+            "control_p99_ms": None if self.seen.control is None else self.seen.control.worst_p99,
+            "rss_bytes": self.seen.peak_bytes,
+            "excess_bytes": self.seen.excess_bytes,
+            "after_bytes": self.seen.after_bytes,
+            "victim_refused": self.seen.errors,
+            "attackers": self.seen.attackers,
             "broken": self.broken,
         }
+
+
+def judged_base(seen: Seen) -> Verdict:
+    """Its latency is what this machine gives: the others are read beside it."""
+    return _judged("no attack", seen)
+
+
+def judged_alone(name: str, seen: Seen, noise: float) -> Verdict:
+    verdict = _judged(name, seen)
+    allowed = max(P99_MS_MAX, noise * seen.base.worst_p99)
+    verdict.claim(f"the victim's p99 is below {allowed:.0f} ms", seen.attacked.worst_p99 < allowed)
+    return verdict
+
+
+def judged_together(seen: Seen) -> Verdict:
+    assert seen.control is not None
+    verdict = _judged("all at once", seen)
+    beside = seen.control.worst_p99
+    verdict.claim(
+        f"the victim's p99 is at most {TIMES_MAX:g} times {beside:.0f} ms, that beside an equal load",
+        seen.attacked.worst_p99 <= TIMES_MAX * beside,
+    )
+    return verdict
+
+
+def _judged(name: str, seen: Seen) -> Verdict:
+    verdict = Verdict(name, seen)
+    for attacker, did in seen.attackers.items():
+        tried = did["done"] + did["refused"] + did["cut"]
+        verdict.claim(f"{attacker} attacked", tried > 0 or bool(did["skipped"]))
+    verdict.claim("nothing of the victim is refused", not seen.errors)
+    verdict.claim(
+        f"the node holds at most {EXCESS_BYTES_MAX >> 20} MiB beside counted mail",
+        max(seen.excess_bytes, seen.after_bytes) < EXCESS_BYTES_MAX,
+    )
+    verdict.claim("the node answers when the attackers are gone", seen.answers)
+    return verdict
 
 
 def table(verdicts: Iterable[Verdict]) -> str:

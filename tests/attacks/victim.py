@@ -12,6 +12,7 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +22,11 @@ from tests.attacks.children import say
 
 ANSWER_S = 30.0
 """How long the victim waits for what it has begun."""
+LATE_S = 1.0
+"""How much of its own delay the victim makes up for; more would be a burst."""
 RECEIVE_MAX = 100
 RECEIVE_S = 0.5
+ERROR_PAUSE_S = 0.1
 
 
 @dataclass
@@ -35,18 +39,29 @@ class Notes:
     errors: Counter[str] = field(default_factory=Counter)
     begun: dict[str, float] = field(default_factory=dict)
 
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "trips": self.trips,
+            "requests": self.requests,
+            "sends": self.sends,
+            "errors": dict(self.errors),
+        }
+
 
 class Victim:
-    """Both agents, until `stop`."""
+    """Both agents. A line on stdin asks for a report; the end of stdin ends them."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         self._given = given
         self._url: str = given["url"]
         self._notes = Notes()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopping = asyncio.Event()
+        self._going = asyncio.Event()
+        self._going.set()
+        self._all_ended = asyncio.Event()
+        self._all_ended.set()
 
-    async def run(self) -> Notes:
+    async def run(self) -> None:
         tokens = self._given["tokens"]
         async with (
             AsyncMesh(self._url, token=tokens["victim"]) as here,
@@ -59,17 +74,21 @@ class Victim:
                 asyncio.create_task(self._at_rate(self._given["rate"], self._trip)),
                 asyncio.create_task(self._at_rate(self._given["http_rate"], self._request)),
             ]
-            await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-            self._stopping.set()
-            await asyncio.gather(*lanes)
-            await self._finish()
-            receiving.cancel()
-        return self._notes
+            while await asyncio.to_thread(sys.stdin.readline):
+                self._going.clear()
+                await self._finish()
+                say(self._notes.as_json())
+                self._notes = Notes()
+                self._going.set()
+            for task in (receiving, *lanes):
+                task.cancel()
 
-    async def _at_rate(self, rate: float, begin: Any) -> None:
+    async def _at_rate(self, rate: float, begin: Callable[[float], Coroutine[Any, Any, None]]) -> None:
+        """Begin one whenever it is due; none is due while a report is made."""
         due = time.monotonic()
-        while not self._stopping.is_set():
-            due += 1 / rate
+        while True:
+            await self._going.wait()
+            due = max(due, time.monotonic() - LATE_S) + 1 / rate
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             task = asyncio.create_task(begin(due))
             self._tasks.add(task)
@@ -78,11 +97,13 @@ class Victim:
     async def _trip(self, due: float) -> None:
         number = f"{due:.6f}"
         self._notes.begun[number] = due
+        self._all_ended.clear()
         try:
             await self._victim.send("peer", {"number": number})
             self._notes.sends.append((due, time.monotonic() - due))
         except (MeshError, OSError) as error:
             self._notes.errors[f"send: {type(error).__name__}"] += 1
+            self._end(number)
 
     async def _receive(self) -> None:
         while True:
@@ -90,6 +111,7 @@ class Victim:
                 deliveries = await self._peer.receive_many(RECEIVE_MAX, RECEIVE_S)
             except (MeshError, OSError) as error:
                 self._notes.errors[f"receive: {type(error).__name__}"] += 1
+                await asyncio.sleep(ERROR_PAUSE_S)
                 continue
             await asyncio.gather(*[self._ack(delivery) for delivery in deliveries])
 
@@ -99,9 +121,16 @@ class Victim:
         except (MeshError, OSError) as error:
             self._notes.errors[f"ack: {type(error).__name__}"] += 1
             return
-        due = self._notes.begun.pop(delivery.content["number"], None)
+        due = self._end(delivery.content["number"])
         if due is not None:
             self._notes.trips.append((due, time.monotonic() - due))
+
+    def _end(self, number: str) -> float | None:
+        """When the trip was due; None for what is no trip, or is known to have ended."""
+        due = self._notes.begun.pop(number, None)
+        if not self._notes.begun:
+            self._all_ended.set()
+        return due
 
     async def _request(self, due: float) -> None:
         try:
@@ -136,26 +165,15 @@ class Victim:
 
     async def _finish(self) -> None:
         """Wait for what was begun. A send that was answered and never delivered is lost."""
-        until = time.monotonic() + ANSWER_S
-        while (self._tasks or self._notes.begun) and time.monotonic() < until:
-            await asyncio.sleep(0.05)
-        lost = len(self._notes.begun)
-        if lost:
-            self._notes.errors["no end in time"] += lost
-
-
-async def main() -> None:
-    given = json.loads(sys.stdin.readline())
-    notes = await Victim(given).run()
-    say(
-        {
-            "trips": notes.trips,
-            "requests": notes.requests,
-            "sends": notes.sends,
-            "errors": dict(notes.errors),
-        }
-    )
+        tasks = set(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=ANSWER_S)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await self._all_ended.wait()
+        except TimeoutError:
+            self._notes.errors["no end in time"] += len(self._notes.begun)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(Victim(json.loads(sys.stdin.readline())).run())
