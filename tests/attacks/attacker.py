@@ -51,6 +51,7 @@ def _attack(
     attack: Attack, target: Target, attacking: Attacking | None, seconds: float, share: float
 ) -> None:
     pace = Pace(share)
+    target.tally.bytes = 0  # those before were preparations
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         while True:

@@ -24,11 +24,11 @@ class Attack:
 
 
 ATTACKS: dict[str, Attack] = {
-    "unknown_field": Attack(act=kept.unknown_field, credential="agent", enough=90),
-    "stacks": Attack(act=kept.stacks, credential="agent", enough=60),
+    "unknown_field": Attack(act=kept.unknown_field, credential="agent", enough=300),
+    "stacks": Attack(act=kept.stacks, credential="agent", enough=200),
     "peeks": Attack(act=kept.peeks, credential="agent"),
-    "expectations": Attack(act=kept.expectations, credential="agent", enough=50),
-    "dead_letters": Attack(act=kept.dead_letters, credential="agent", enough=80),
+    "expectations": Attack(act=kept.expectations, credential="agent", enough=200),
+    "dead_letters": Attack(act=kept.dead_letters, credential="agent", enough=300),
     "unfinished_messages": Attack(act=unfinished.messages, credential="read"),
     "unfinished_bodies": Attack(act=unfinished.bodies, credential="read"),
     "half_open_heads": Attack(act=unfinished.heads, credential="none"),

@@ -8,37 +8,36 @@ from itertools import count
 
 import msgspec
 
-from tests.attacks.sockets import PING, Http, WebSocket, framed
+from tests.attacks.sockets import PING, framed
 from tests.attacks.target import Attacking, Target
 
 PINGS_AT_ONCE = 20_000
 BUNDLE_PINGS = 1_000_000
 FIELDS = 800_000
 BATCH_MESSAGES = 500_000
-CAPACITY = 10_000_000
+ROOMY_MAILBOX = [10_000_000]
+"""`MailboxSettings` by position: a capacity of ten million messages."""
 
 
 def pings(target: Target) -> Attacking:
     """WebSocket pings as fast as they go; the pongs are read and thrown away."""
     flood = framed(b"", PING) * PINGS_AT_ONCE
-    with WebSocket(target.port, target.token) as ws:
+    with target.websocket() as ws:
         yield
         while True:
             ws.flood(flood)
             target.tally.done += PINGS_AT_ONCE
-            target.tally.bytes += len(flood)
             yield
 
 
 def bundles(target: Target) -> Attacking:
     """Messages that are bundles of a million `ping` frames; the answers are read and thrown away."""
     message = _bundle()
-    with WebSocket(target.port, target.token) as ws:
+    with target.websocket() as ws:
         yield
         while True:
             ws.flood(message)
             target.tally.done += 1
-            target.tally.bytes += len(message)
             yield
 
 
@@ -46,24 +45,22 @@ def fields(target: Target) -> Attacking:
     """Sends with 800,000 unknown fields."""
     body = _with_fields(target.agent)
     target.open_mailbox()
-    with Http(target.port) as http:
+    with target.http() as http:
         yield
         while True:
-            status, answer = http.request("POST", "/v1/messages", target.token, body)
-            target.tally.bytes += len(body)
+            status, answer = http.request("POST", "/v1/messages", body)
             target.tally.count(taken=status < 300, answer=answer)
             yield
 
 
 def batches(target: Target) -> Attacking:
     """Binary sends of 500,000 messages each, to a mailbox that has room for them."""
-    target.open_mailbox(CAPACITY)
-    with WebSocket(target.port, target.token) as ws:
+    target.open_mailbox(ROOMY_MAILBOX)
+    with target.websocket() as ws:
         batch = _batch(target.agent, 0)
         yield
         for number in count(1):
             answer = ws.ask("send", groups=msgspec.Raw(batch))
-            target.tally.bytes += len(batch)
             target.tally.count(taken=answer["op"] == "receipts", answer=answer)
             yield
             if answer["op"] == "receipts":
@@ -72,11 +69,10 @@ def batches(target: Target) -> Attacking:
 
 def metrics(target: Target) -> Attacking:
     """`/metrics` of 10,000 mailboxes in a loop, by a token that may only look."""
-    with Http(target.port) as http:
+    with target.http() as http:
         yield
         while True:
-            status, body = http.request("GET", "/metrics", target.token)
-            target.tally.bytes += len(body)
+            status, body = http.request("GET", "/metrics")
             target.tally.count(taken=status < 300, answer=body)
             yield
 

@@ -17,6 +17,7 @@ from relaymesh.server.address import server_folder
 from relaymesh.server.security.tokens import TokenFile
 from tests.attacks.catalogue import Attack
 from tests.attacks.children import ROOT
+from tests.attacks.pace import Tally
 from tests.attacks.sockets import WebSocket
 
 PIPELINED = 50
@@ -73,7 +74,7 @@ class Node:
 
     def open_mailboxes(self, count: int) -> None:
         """Mailboxes of agents that are not there."""
-        with WebSocket(self.port, self._admin) as ws:
+        with WebSocket(self.port, self._admin, Tally()) as ws:
             for number in range(count):
                 arguments = {"mailbox": f"default/box{number}"}
                 ws.tell({"op": "call", "ref": number, "name": "open_mailbox", "arguments": arguments})

@@ -20,6 +20,7 @@ class Tally:
     cut: int = 0
     """Connections that the node ended or refused."""
     bytes: int = 0
+    """Sent, whether or not the node took them."""
     processor_s: float = 0.0
     took_s: float = 0.0
     skipped: str = ""

@@ -18,7 +18,7 @@ def baseline(plan: Plan) -> Verdict:
 def alone(name: str, plan: Plan) -> Verdict:
     """One attack on a node of its own."""
     with Stage(plan) as stage:
-        return judged_alone(name, stage.attack([name]), plan.noise)
+        return judged_alone(name, stage.attack([name]))
 
 
 def together(plan: Plan, names: list[str] | None = None) -> Verdict:

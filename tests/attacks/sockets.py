@@ -11,8 +11,10 @@ from typing import Any, Self
 
 import msgspec
 
+from tests.attacks.pace import Tally
+
 PATIENCE_S = 60.0
-READ_BYTES = 262_144
+CHUNK_BYTES = 262_144
 BINARY, CLOSE, PING, PONG = 2, 8, 9, 10
 
 
@@ -23,14 +25,30 @@ class Cut(OSError):
 class Connection:
     """One TCP connection."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, tally: Tally) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._port = port
+        self._tally = tally
         self._read = bytearray()
 
     def send(self, data: bytes) -> None:
-        self._socket.sendall(data)
+        """All of it; counted as it goes, since the node may never read the rest."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._sent(rest) :]
+
+    def send_patiently(self, data: bytes, patience_s: float) -> bool:
+        """Send until the node has read nothing for so long; whether all of it went."""
+        rest = memoryview(data)
+        while rest and self._happens(select.POLLOUT, patience_s) & select.POLLOUT:
+            rest = rest[self._sent(rest) :]
+        return not rest
+
+    def _sent(self, data: memoryview) -> int:
+        count = self._socket.send(data[:CHUNK_BYTES])
+        self._tally.bytes += count
+        return count
 
     def flood(self, data: bytes) -> int:
         """Send all of it, and throw away whatever comes meanwhile; answers how many bytes came."""
@@ -38,12 +56,12 @@ class Connection:
         while rest:
             happens = self._happens(select.POLLIN | select.POLLOUT, PATIENCE_S)
             if happens & select.POLLIN:
-                got = self._socket.recv(READ_BYTES)
+                got = self._socket.recv(CHUNK_BYTES)
                 if not got:
                     raise Cut("the node closed the connection")
                 came += len(got)
             if happens & select.POLLOUT:
-                rest = rest[self._socket.send(rest[:READ_BYTES]) :]
+                rest = rest[self._sent(rest) :]
             if not happens & (select.POLLIN | select.POLLOUT):
                 raise Cut("the node neither reads nor writes")
         return came
@@ -51,7 +69,7 @@ class Connection:
     def is_open(self) -> bool:
         """Whether the node still holds the connection; what it said is thrown away."""
         try:
-            return not self._happens(select.POLLIN, 0) or bool(self._socket.recv(READ_BYTES))
+            return not self._happens(select.POLLIN, 0) or bool(self._socket.recv(CHUNK_BYTES))
         except OSError:
             return False
 
@@ -87,7 +105,7 @@ class Connection:
         return self._exactly(at + len(mark))
 
     def _more(self) -> None:
-        got = self._socket.recv(READ_BYTES)
+        got = self._socket.recv(CHUNK_BYTES)
         if not got:
             raise Cut("the node closed the connection")
         self._read += got
@@ -96,20 +114,24 @@ class Connection:
 class Http(Connection):
     """Requests one after the other."""
 
-    def head(self, method: str, path: str, token: str, length: int | None = None) -> bytes:
+    def __init__(self, port: int, token: str, tally: Tally) -> None:
+        super().__init__(port, tally)
+        self._token = token
+
+    def head(self, method: str, path: str, length: int | None = None) -> bytes:
         lines = [
             f"{method} {path} HTTP/1.1",
             f"Host: 127.0.0.1:{self._port}",
-            *([f"Authorization: Bearer {token}"] if token else []),
+            f"Authorization: Bearer {self._token}",
         ]
         if length is not None:
             lines += ["Content-Type: application/json", f"Content-Length: {length}"]
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
-    def request(self, method: str, path: str, token: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Status and body of the answer. One that comes before the body was sent is read all the same."""
         try:
-            self.send(self.head(method, path, token, None if body is None else len(body)) + (body or b""))
+            self.send(self.head(method, path, None if body is None else len(body)) + (body or b""))
         except (BrokenPipeError, ConnectionResetError):
             pass
         head = self._until(b"\r\n\r\n").decode("latin-1").lower().split("\r\n")
@@ -120,8 +142,8 @@ class Http(Connection):
 class WebSocket(Connection):
     """The protocol `relaymesh.v1.msgpack`, greeted with `hello` unless that is left out."""
 
-    def __init__(self, port: int, token: str, *, hello: bool = True) -> None:
-        super().__init__(port)
+    def __init__(self, port: int, token: str, tally: Tally, *, hello: bool = True) -> None:
+        super().__init__(port, tally)
         self.send(
             (
                 f"GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"

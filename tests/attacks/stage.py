@@ -28,8 +28,7 @@ class Plan:
     """How long each phase lasts, how often the victim sends, and what the attackers may use of a processor.
 
     `share` is of one processor and of all attackers together: on another machine they would use none of the
-    node's. `noise`: the p99 that is allowed is at least so many times what it was before the attack; 0 allows
-    100 ms and nothing else.
+    node's.
     """
 
     seconds: float = 10.0
@@ -38,7 +37,6 @@ class Plan:
     rate: float = 40.0
     http_rate: float = 10.0
     share: float = 1.0
-    noise: float = 0.0
 
 
 @dataclass
@@ -84,22 +82,20 @@ class Stage:
         """Base line, the attack, with `control` an equal load, and what is left when all are gone."""
         attacks = {name: ATTACKS[name] for name in names}
         self._open_mailboxes(attacks)
-        base, attacked, loaded = Phase(), Phase(), Phase()
+        base, attacked = Phase(), Phase()
         with Watch(self._node) as watch:
             base.began = time.monotonic()
             time.sleep(self._plan.base_s)
             base.ended = time.monotonic()
             did = self._attack(attacks, attacked)
-            if control:
-                self._load(did, loaded)
             time.sleep(self._plan.after_s)
-            self._victim.tell("report")
-            notes = self._victim.hear()
+            notes = self._report()
+            beside_load = self._beside_load(did) if control else None
         after_bytes, answers = self._after()
         return Seen(
             base=base.latency(notes),
             attacked=attacked.latency(notes),
-            control=loaded.latency(notes) if control else None,
+            control=beside_load,
             errors={**notes["errors"], **self._new_reconnects()},
             attackers=did,
             peak_bytes=watch.peak_bytes,
@@ -138,8 +134,12 @@ class Stage:
             phase.ended = phase.began + plan.seconds
             return did
 
-    def _load(self, did: dict[str, dict[str, Any]], phase: Phase) -> None:
-        """As many processes as there were attackers, each with the processor time of its attacker."""
+    def _beside_load(self, did: dict[str, dict[str, Any]]) -> Latency:
+        """As many processes as there were attackers, each with the processor time of its attacker.
+
+        It comes after a report, and so when the node has caught up with what the attackers left.
+        """
+        phase = Phase()
         with ExitStack() as stack:
             children = []
             for given in did.values():
@@ -150,6 +150,12 @@ class Stage:
             for child in children:
                 child.hear()
             phase.ended = time.monotonic()
+        return phase.latency(self._report())
+
+    def _report(self) -> dict[str, Any]:
+        """What the victim noted since the last one. It waits for everything that it has begun."""
+        self._victim.tell("report")
+        return self._victim.hear()
 
     def _new_reconnects(self) -> dict[str, int]:
         time.sleep(AUDIT_S)

@@ -7,11 +7,12 @@ never ends by itself: it is closed when the time is over, and begun anew when th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.attacks.pace import Tally
-from tests.attacks.sockets import WebSocket
+from tests.attacks.sockets import Connection, Http, WebSocket
 
 Attacking = Iterator[None]
 
@@ -30,14 +31,27 @@ class Target:
     token: str
     agent: str
     tally: Tally = field(default_factory=Tally)
+    _opened: bool = False
 
     @property
     def address(self) -> str:
         return f"default/{self.agent}"
 
-    def open_mailbox(self, capacity: int = 100_000) -> None:
-        with WebSocket(self.port, self.token) as ws:
-            ws.call("open_mailbox", mailbox=self.agent, settings=[capacity])
+    def connection(self) -> Connection:
+        return Connection(self.port, self.tally)
+
+    def http(self) -> Http:
+        return Http(self.port, self.token, self.tally)
+
+    def websocket(self, *, hello: bool = True) -> WebSocket:
+        return WebSocket(self.port, self.token, self.tally, hello=hello)
+
+    def open_mailbox(self, settings: Sequence[Any] = ()) -> None:
+        """Open the attacker's own mailbox, the first time. `settings`: of `MailboxSettings`, by position."""
+        if not self._opened:
+            with self.websocket() as ws:
+                ws.call("open_mailbox", mailbox=self.agent, settings=settings)
+            self._opened = True
 
     def pause(self, seconds: float) -> Attacking:
         """Do nothing for a while; the time may be over meanwhile."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests.attacks.catalogue import ATTACKS
 from tests.attacks.stage import Plan, Stage
-from tests.attacks.verdict import Latency, Seen, judged_alone, judged_together
+from tests.attacks.verdict import P99_MS_MAX, Latency, Seen, judged_alone, judged_together
 
-SHORT = Plan(seconds=2.0, base_s=0.5, after_s=0.2, noise=5.0)
+SHORT = Plan(seconds=2.0, base_s=0.5, after_s=0.2)
+NOISE = 5.0
+"""Other tests may run beside these: so many times the p99 just before an attack is allowed."""
 
 
 @pytest.fixture(scope="module")
@@ -20,19 +23,24 @@ def stage() -> Iterator[Stage]:
         yield opened
 
 
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the node's memory is read from /proc")
+
+
+@linux_only
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_is_not_felt_by_others(stage: Stage, name: str) -> None:
     seen = stage.attack([name])
     if reason := seen.attackers[name]["skipped"]:
         pytest.skip(reason)
-    verdict = judged_alone(name, seen, SHORT.noise)
+    verdict = judged_alone(name, seen, NOISE)
     assert verdict.passed, "\n".join(verdict.lines())
 
 
+@linux_only
 @pytest.mark.slow
 def test_all_attacks_at_once_are_felt_little_more_than_an_equal_load(stage: Stage) -> None:
-    verdict = judged_together(stage.attack(list(ATTACKS), control=True))
+    verdict = judged_together(stage.attack(list(ATTACKS), control=True), P99_MS_MAX)
     assert verdict.passed, "\n".join(verdict.lines())
 
 
@@ -64,7 +72,7 @@ def seen_with(
 
 
 def test_a_run_in_which_nothing_was_felt_passes() -> None:
-    assert judged_alone("pings", seen_with(), 0).passed
+    assert judged_alone("pings", seen_with()).passed
     assert judged_together(seen_with()).passed
 
 
@@ -78,12 +86,12 @@ def test_a_run_in_which_nothing_was_felt_passes() -> None:
         (seen_with(excess_bytes=1 << 29), "at most 512 MiB"),
         (seen_with(after_bytes=1 << 29), "at most 512 MiB"),
         (seen_with(answers=False), "the node answers"),
-        (seen_with(attackers={"pings": {**TALLY["pings"], "done": 0}}), "pings attacked"),
+        (seen_with(attackers={"pings": {**TALLY["pings"], "bytes": 0}}), "pings attacked"),
     ],
     ids=["slow", "slow over HTTP", "unseen", "refused", "memory", "memory kept", "silent", "no attack"],
 )
 def test_each_claim_can_be_broken(seen: Seen, broken: str) -> None:
-    verdict = judged_alone("pings", seen, 0)
+    verdict = judged_alone("pings", seen)
     assert not verdict.passed
     assert len(verdict.broken) == 1
     assert broken in verdict.broken[0]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
 
-from tests.attacks.sockets import Connection, Http, WebSocket, frame_head, heard_of
+from tests.attacks.sockets import Connection, frame_head, heard_of
 from tests.attacks.target import Attacking, Impossible, Target
 
 MESSAGES = 100
@@ -17,6 +16,8 @@ HEADS_AT_ONCE = 50
 PAUSE_S = 0.02
 """2,500 new connections a second at most: all of them stand within two seconds."""
 DESCRIPTORS_SPARE = 100
+PATIENCE_S = 0.25
+"""A connection that the node does not read for so long is held as it is, and the next one begun."""
 
 
 def messages(target: Target) -> Attacking:
@@ -24,9 +25,8 @@ def messages(target: Target) -> Attacking:
     body = bytes(BYTES)
 
     def begin(number: int) -> Connection:
-        ws = WebSocket(target.port, target.token, hello=number % 2 == 0)
+        ws = target.websocket(hello=number % 2 == 0)
         fragment = number % 4 < 2
-        target.tally.bytes += BYTES
         return _sent(ws, frame_head(BYTES if fragment else BYTES + 1, last=not fragment), body)
 
     return _held(target, MESSAGES, begin)
@@ -37,9 +37,8 @@ def bodies(target: Target) -> Attacking:
     body = bytes(BYTES)
 
     def begin(number: int) -> Connection:
-        http = Http(target.port)
-        target.tally.bytes += BYTES
-        return _sent(http, http.head("POST", "/v1/messages", target.token, BYTES + 1), body)
+        http = target.http()
+        return _sent(http, http.head("POST", "/v1/messages", BYTES + 1), body)
 
     return _held(target, BODIES, begin)
 
@@ -49,7 +48,7 @@ def heads(target: Target) -> Attacking:
     _allow_descriptors(HEADS + DESCRIPTORS_SPARE)
 
     def begin(number: int) -> Connection:
-        return _sent(Connection(target.port), b"GET /v1/node HTTP/1.1\r\nHost: ", b"")
+        return _sent(target.connection(), b"GET /v1/node HTTP/1.1\r\nHost: ", b"")
 
     return _held(target, HEADS, begin, at_once=HEADS_AT_ONCE)
 
@@ -78,7 +77,7 @@ def _held(target: Target, most: int, begin: Callable[[int], Connection], at_once
 def _sent(connection: Connection, head: bytes, body: bytes) -> Connection:
     try:
         connection.send(head)
-        connection.send(body)
+        connection.send_patiently(body, PATIENCE_S)
     except OSError:
         connection.close()
         raise
@@ -99,6 +98,8 @@ def _alive(target: Target, held: list[Connection]) -> list[Connection]:
 
 
 def _allow_descriptors(count: int) -> None:
+    import resource  # not there on Windows
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < count:
         raise Impossible(f"{count} descriptors are needed, and {hard} are allowed")

@@ -123,20 +123,22 @@ def judged_base(seen: Seen) -> Verdict:
     return _judged("no attack", seen)
 
 
-def judged_alone(name: str, seen: Seen, noise: float) -> Verdict:
+def judged_alone(name: str, seen: Seen, noise: float = 0.0) -> Verdict:
+    """Allowed are 100 ms, or `noise` times the p99 before the attack if that is more."""
     verdict = _judged(name, seen)
     allowed = max(P99_MS_MAX, noise * seen.base.worst_p99)
     verdict.claim(f"the victim's p99 is below {allowed:.0f} ms", seen.attacked.worst_p99 < allowed)
     return verdict
 
 
-def judged_together(seen: Seen) -> Verdict:
+def judged_together(seen: Seen, floor_ms: float = 0.0) -> Verdict:
+    """`floor_ms` is allowed in any case: a short run has too few samples for a ratio of small figures."""
     assert seen.control is not None
     verdict = _judged("all at once", seen)
     beside = seen.control.worst_p99
     verdict.claim(
         f"the victim's p99 is at most {TIMES_MAX:g} times {beside:.0f} ms, that beside an equal load",
-        seen.attacked.worst_p99 <= TIMES_MAX * beside,
+        seen.attacked.worst_p99 <= max(floor_ms, TIMES_MAX * beside),
     )
     return verdict
 
@@ -144,8 +146,7 @@ def judged_together(seen: Seen) -> Verdict:
 def _judged(name: str, seen: Seen) -> Verdict:
     verdict = Verdict(name, seen)
     for attacker, did in seen.attackers.items():
-        tried = did["done"] + did["refused"] + did["cut"]
-        verdict.claim(f"{attacker} attacked", tried > 0 or bool(did["skipped"]))
+        verdict.claim(f"{attacker} attacked", did["bytes"] > 0 or bool(did["skipped"]))
     verdict.claim("nothing of the victim is refused", not seen.errors)
     verdict.claim(
         f"the node holds at most {EXCESS_BYTES_MAX >> 20} MiB beside counted mail",

@@ -35,7 +35,6 @@ class Notes:
 
     trips: list[tuple[float, float]] = field(default_factory=list)
     requests: list[tuple[float, float]] = field(default_factory=list)
-    sends: list[tuple[float, float]] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
     begun: dict[str, float] = field(default_factory=dict)
 
@@ -43,7 +42,6 @@ class Notes:
         return {
             "trips": self.trips,
             "requests": self.requests,
-            "sends": self.sends,
             "errors": dict(self.errors),
         }
 
@@ -100,7 +98,6 @@ class Victim:
         self._all_ended.clear()
         try:
             await self._victim.send("peer", {"number": number})
-            self._notes.sends.append((due, time.monotonic() - due))
         except (MeshError, OSError) as error:
             self._notes.errors[f"send: {type(error).__name__}"] += 1
             self._end(number)
