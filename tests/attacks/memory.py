@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from http.client import HTTPException
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,9 @@ COUNT_S = 1.0
 COUNT_FROM_BYTES = 402_653_184
 """Below this the node is not asked what it counts: nothing could be judged, and asking costs it time."""
 
+Sample = tuple[float, int]
+"""When, and how many bytes."""
+
 
 class Watch:
     """Samples the node's memory all the time, and what it counts while the difference could matter."""
@@ -22,8 +26,8 @@ class Watch:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._stopping = threading.Event()
-        self._resident: list[tuple[float, int]] = []
-        self._counted: list[tuple[float, int]] = [(time.monotonic(), 0)]
+        self._resident: list[Sample] = []
+        self._counted: list[Sample] = [(time.monotonic(), 0)]
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._sample, self._count)]
 
     def _sample(self) -> None:
@@ -44,14 +48,8 @@ class Watch:
 
     @property
     def excess_bytes(self) -> int:
-        """The most that was resident beside counted mail. Of the counts before and after, the larger."""
-        worst, at = 0, 0
-        for when, size in self._resident:
-            while at + 1 < len(self._counted) and self._counted[at + 1][0] < when:
-                at += 1
-            counted = max(count for _, count in self._counted[at : at + 2])
-            worst = max(worst, size - counted)
-        return worst
+        """The most that was resident beside counted mail."""
+        return excess(self._resident, self._counted)
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -64,3 +62,13 @@ class Watch:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
+
+
+def excess(resident: Sequence[Sample], counted: Sequence[Sample]) -> int:
+    """The largest difference. Compared is the larger of the counts before and after: mail comes between."""
+    worst, at = 0, 0
+    for when, size in resident:
+        while at + 1 < len(counted) and counted[at + 1][0] < when:
+            at += 1
+        worst = max(worst, size - max(count for _, count in counted[at : at + 2]))
+    return worst

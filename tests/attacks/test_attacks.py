@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.attacks.catalogue import ATTACKS
+from tests.attacks.memory import excess
 from tests.attacks.stage import Plan, Stage
 from tests.attacks.verdict import P99_MS_MAX, Latency, Seen, judged_alone, judged_together
 
@@ -100,3 +101,9 @@ def test_each_claim_can_be_broken(seen: Seen, broken: str) -> None:
 def test_all_at_once_is_measured_against_an_equal_load() -> None:
     verdict = judged_together(seen_with(attacked=Latency([26.0], [5.0])))
     assert ["5 times 5 ms" in words for words in verdict.broken] == [True]
+
+
+def test_mail_that_comes_between_two_counts_is_no_excess() -> None:
+    assert excess([(1.5, 700)], [(0.0, 0), (1.0, 100), (2.0, 600)]) == 100
+    assert excess([(1.5, 700), (2.5, 900)], [(0.0, 0), (1.0, 100), (2.0, 600)]) == 300
+    assert excess([(0.5, 700)], [(0.0, 0)]) == 700

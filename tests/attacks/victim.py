@@ -85,7 +85,9 @@ class Victim:
         """Begin one whenever it is due; none is due while a report is made."""
         due = time.monotonic()
         while True:
-            await self._going.wait()
+            if not self._going.is_set():
+                await self._going.wait()
+                due = time.monotonic()
             due = max(due, time.monotonic() - LATE_S) + 1 / rate
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             task = asyncio.create_task(begin(due))
