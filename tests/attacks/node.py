@@ -21,7 +21,7 @@ from tests.attacks.pace import Tally
 from tests.attacks.sockets import WebSocket
 
 PIPELINED = 50
-COUNTED = ("bytes", "deadLetterBytes", "deadBytes", "letterBytes")
+COUNTED = ("bytes", "deadLetterBytes")
 """Fields of a mailbox's statistics that are bytes of live mail."""
 
 
