@@ -31,20 +31,27 @@ def main() -> None:
     signal.alarm(PREPARE_S)
     attack = ATTACKS[given["name"]]
     target = Target(given["port"], given["token"], given["name"])
+    attacking = _prepared(attack, target)
+    signal.alarm(0)
+    say({"ready": True})
+    next(lines)
+    if not target.tally.skipped:
+        _attack(attack, target, attacking, given["seconds"], given["share"])
+    say(target.tally.as_json())
+
+
+def _prepared(attack: Attack, target: Target) -> Attacking | None:
+    """The attack, ready to begin; None if the node did not let it prepare: it tries again later."""
     attacking: Attacking | None = None
     try:
         attacking = attack.act(target)
         next(attacking)
     except Impossible as error:
         target.tally.skipped = str(error)
-    except OSError:
+    except (OSError, Over):
         target.tally.cut += 1
-        attacking = None
-    say({"ready": True})
-    next(lines)
-    if not target.tally.skipped:
-        _attack(attack, target, attacking, given["seconds"], given["share"])
-    say(target.tally.as_json())
+        return None
+    return attacking
 
 
 def _attack(

@@ -34,6 +34,10 @@ class Child:
         )
         self.tell(given)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def tell(self, line: Any) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(line).encode() + b"\n")

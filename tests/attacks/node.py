@@ -41,18 +41,9 @@ class Node:
         self.tokens = {name: self._token(name, given) for name, given in scopes.items()}
         self.tokens |= {name: "" for name in attacks if name not in self.tokens}
         self._log = directory.with_suffix(".log").open("a+b")
+        command = [sys.executable, "-m", "relaymesh.cli.main", "serve", "--json", "--port", "0"]
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "relaymesh.cli.main",
-                "serve",
-                "--json",
-                "--port",
-                "0",
-                "--dir",
-                directory,
-            ],
+            [*command, "--dir", str(directory)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -98,13 +89,17 @@ class Node:
             connection.close()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def runs(self) -> bool:
         return self._process.poll() is None
 
     def resident_bytes(self) -> int:
         """Resident memory of the process; 0 when it has ended."""
         try:
-            status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+            status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         except OSError:
             return 0
         lines = [line for line in status.splitlines() if line.startswith("VmRSS:")]

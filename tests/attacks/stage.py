@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -15,6 +17,7 @@ from tests.attacks.catalogue import ATTACKS, Attack
 from tests.attacks.children import Child
 from tests.attacks.memory import Watch
 from tests.attacks.node import Node
+from tests.attacks.processors import Elsewhere
 from tests.attacks.verdict import Latency, Seen
 
 WARM_UP_S = 0.5
@@ -87,16 +90,19 @@ class Stage:
             base.began = time.monotonic()
             time.sleep(self._plan.base_s)
             base.ended = time.monotonic()
+            elsewhere = Elsewhere((self._node.pid, self._victim.pid, os.getpid()))
             did = self._attack(attacks, attacked)
+            others = elsewhere.processors(sum(given["processor_s"] for given in did.values()))
             time.sleep(self._plan.after_s)
             notes = self._report()
-            beside_load = self._beside_load(did) if control else None
+            beside_load, errors = self._beside_load(did) if control else (None, {})
         after_bytes, answers = self._after()
         return Seen(
             base=base.latency(notes),
             attacked=attacked.latency(notes),
             control=beside_load,
-            errors={**notes["errors"], **self._new_reconnects()},
+            errors={**notes["errors"], **errors, **self._new_reconnects()},
+            others=others,
             attackers=did,
             peak_bytes=watch.peak_bytes,
             excess_bytes=watch.excess_bytes,
@@ -127,14 +133,14 @@ class Stage:
                 name: self._child("attacker", {"name": name, "token": self._node.tokens[name], **each}, stack)
                 for name in attacks
             }
-            _begin(children.values(), phase)
+            _begin(list(children.values()), phase)
             if not children:
                 time.sleep(plan.seconds)
             did = {name: child.hear() for name, child in children.items()}
             phase.ended = phase.began + plan.seconds
             return did
 
-    def _beside_load(self, did: dict[str, dict[str, Any]]) -> Latency:
+    def _beside_load(self, did: dict[str, dict[str, Any]]) -> tuple[Latency, dict[str, int]]:
         """As many processes as there were attackers, each with the processor time of its attacker.
 
         It comes after a report, and so when the node has caught up with what the attackers left.
@@ -150,7 +156,8 @@ class Stage:
             for child in children:
                 child.hear()
             phase.ended = time.monotonic()
-        return phase.latency(self._report())
+        notes = self._report()
+        return phase.latency(notes), notes["errors"]
 
     def _report(self) -> dict[str, Any]:
         """What the victim noted since the last one. It waits for everything that it has begun."""
@@ -174,7 +181,7 @@ class Stage:
             return self._node.resident_bytes(), False
 
 
-def _begin(children: Any, phase: Phase) -> None:
+def _begin(children: Sequence[Child], phase: Phase) -> None:
     """Wait until each is ready, then say go to all."""
     for child in children:
         child.hear()

@@ -69,6 +69,7 @@ def seen_with(
         excess_bytes=excess_bytes,
         after_bytes=after_bytes,
         answers=answers,
+        others=0.0,
     )
 
 

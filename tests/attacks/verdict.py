@@ -10,7 +10,18 @@ from typing import Any
 P99_MS_MAX = 100.0
 TIMES_MAX = 5.0
 EXCESS_BYTES_MAX = 536_870_912
-COLUMNS = ("run", "p50 ms", "p99 ms", "http p99", "base p99", "RSS MB", "excess", "after", "victim refused")
+COLUMNS = (
+    "run",
+    "p50 ms",
+    "p99 ms",
+    "http p99",
+    "base p99",
+    "RSS MB",
+    "excess",
+    "after",
+    "others",
+    "victim refused",
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,8 @@ class Seen:
     after_bytes: int
     """Resident beside counted mail when the attackers are gone."""
     answers: bool
+    others: float
+    """Processors that programs outside of the run used during the attack."""
 
 
 @dataclass
@@ -82,6 +95,7 @@ class Verdict:
             f"{self.seen.peak_bytes / 1e6:.0f}",
             f"{self.seen.excess_bytes / 1e6:.0f}",
             f"{self.seen.after_bytes / 1e6:.0f}",
+            f"{self.seen.others:.1f}",
             ", ".join(f"{what} × {count}" for what, count in self.seen.errors.items()) or "0",
         ]
 
@@ -112,6 +126,7 @@ class Verdict:
             "rss_bytes": self.seen.peak_bytes,
             "excess_bytes": self.seen.excess_bytes,
             "after_bytes": self.seen.after_bytes,
+            "processors_of_others": self.seen.others,
             "victim_refused": self.seen.errors,
             "attackers": self.seen.attackers,
             "broken": self.broken,
