@@ -6,7 +6,7 @@ import pytest
 
 from relaymesh.errors import JournalDamaged
 from relaymesh.kernel.commands import Complete, Reprioritise, Unsubscribe
-from relaymesh.kernel.snapshot import End, Snapshot, restore
+from relaymesh.kernel.snapshot import PIECE_BYTES, End, EntriesPiece, LettersPiece, Snapshot, restore
 from tests.kernel.driver import MINUTE, SECOND, Driver, names, replay, through_a_checkpoint
 from tests.kernel.durable import admitted, durable
 
@@ -69,6 +69,23 @@ def test_a_snapshot_may_be_restored_twice() -> None:
     first = Driver(state=restore(pieces))
     first.send(box, "another")
     assert durable(restore(pieces)) == durable(mesh.kernel.state)
+
+
+@pytest.mark.parametrize("kind", [EntriesPiece, LettersPiece])
+def test_a_piece_is_bounded_in_bytes_and_not_only_in_number(kind: type[EntriesPiece | LettersPiece]) -> None:
+    mesh = Driver()
+    box = mesh.agent()
+    mesh.send(box, *names("m", 10), content=b'"' + b"x" * (PIECE_BYTES // 3) + b'"')
+    if kind is LettersPiece:
+        for lease in mesh.receive(box, 10):
+            mesh.nack(lease, code="fatal")
+    pieces = list(Snapshot(mesh.kernel.state).pieces())
+    assert [parts_of(piece) for piece in pieces if isinstance(piece, kind)] == [3, 3, 3, 1]
+    assert durable(restore(pieces)) == durable(mesh.kernel.state)
+
+
+def parts_of(piece: EntriesPiece | LettersPiece) -> int:
+    return len(piece.entries if isinstance(piece, EntriesPiece) else piece.letters)
 
 
 @pytest.mark.parametrize("missing", ["the end", "a piece"])

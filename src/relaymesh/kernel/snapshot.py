@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import TypeVar
 
 import msgspec
 
@@ -25,6 +26,8 @@ from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.state import State
 
 PIECE_SIZE = 1_000
+PIECE_BYTES = 1_000_000
+"""A piece ends with the entry or letter that fills it so far: it is encoded, written and read as a whole."""
 
 Grants = dict[tuple[str, str, int, int, bool], Grant]
 """The grants of a restored state: leases of one mailbox, holder, deadline, length and kind share one."""
@@ -108,6 +111,8 @@ class AgentsPiece(Piece, tag=7, frozen=True):
     agents: list[Registration]
 
 
+Kept = TypeVar("Kept", EntryPiece, DeadLetter)
+
 AnyPiece = Head | MailboxPiece | EntriesPiece | SeenPiece | LettersPiece | End | AgentsPiece
 
 
@@ -189,14 +194,14 @@ class Snapshot:
         yield self._head
         yield from self._mailboxes
         for mailbox, sequences in self._entries:
-            for start in range(0, len(sequences), PIECE_SIZE):
-                part = sequences[start : start + PIECE_SIZE]
-                yield EntriesPiece(mailbox.address, [self._as_it_was(mailbox, sequence) for sequence in part])
+            entries = (self._as_it_was(mailbox, sequence) for sequence in sequences)
+            for part in _portions(entries):
+                yield EntriesPiece(mailbox.address, part)
         seen = each_of(self._seen)
         while ids := list(islice(seen, PIECE_SIZE)):
             yield SeenPiece(ids)
-        for start in range(0, len(self._letters), PIECE_SIZE):
-            yield LettersPiece(self._letters[start : start + PIECE_SIZE])
+        for letters in _portions(iter(self._letters)):
+            yield LettersPiece(letters)
         for start in range(0, len(self._agents), PIECE_SIZE):
             yield AgentsPiece(self._agents[start : start + PIECE_SIZE])
 
@@ -208,6 +213,25 @@ class Snapshot:
         """Done, or given up: the state need not keep anything any more."""
         if self._state.keep == self._keep:
             self._state.keep = None
+
+
+def _portions(parts: Iterator[Kept]) -> Iterator[list[Kept]]:
+    """Up to `PIECE_SIZE` of them at a time, and no more once they have `PIECE_BYTES`."""
+    portion: list[Kept] = []
+    size = 0
+    for part in parts:
+        portion.append(part)
+        envelope = part.envelope
+        size += len(envelope.content)
+        if envelope.extra is not None:
+            size += len(envelope.extra)
+        if part.failures:
+            size += sum([len(failure.stack) for failure in part.failures])
+        if size >= PIECE_BYTES or len(portion) == PIECE_SIZE:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def restore(pieces: Iterable[AnyPiece]) -> State:
