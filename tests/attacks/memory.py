@@ -14,7 +14,7 @@ from tests.attacks.node import Node
 SAMPLE_S = 0.02
 COUNT_S = 1.0
 COUNT_FROM_BYTES = 402_653_184
-"""Below this the node is not asked what it counts: nothing could be judged, and asking costs it time."""
+"""While no more than this is beside what the node counted last, it is not asked again: that costs it time."""
 
 Sample = tuple[float, int]
 """When, and how many bytes."""
@@ -36,7 +36,7 @@ class Watch:
 
     def _count(self) -> None:
         while not self._stopping.wait(COUNT_S):
-            if self._resident and self._resident[-1][1] > COUNT_FROM_BYTES:
+            if self._resident and self._resident[-1][1] - self._counted[-1][1] > COUNT_FROM_BYTES:
                 try:
                     self._counted.append((time.monotonic(), self._node.counted_bytes()))
                 except (OSError, HTTPException, ValueError, KeyError):

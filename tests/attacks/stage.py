@@ -95,7 +95,7 @@ class Stage:
             others = elsewhere.processors(sum(given["processor_s"] for given in did.values()))
             time.sleep(self._plan.after_s)
             notes = self._report()
-            beside_load, errors = self._beside_load(did) if control else (None, {})
+        beside_load, errors = self._beside_load(did) if control else (None, {})
         after_bytes, answers = self._after()
         return Seen(
             base=base.latency(notes),
