@@ -127,6 +127,7 @@ def dev(
 
 
 def _run(call: Call, settings: ServerSettings, say: Callable[[Running], None]) -> None:
+    from relaymesh.server.garbage import collected_seldom, leave_out_what_exists
     from relaymesh.server.run import event_loop  # other commands need not load a server
 
     path = call.path
@@ -134,8 +135,13 @@ def _run(call: Call, settings: ServerSettings, say: Callable[[Running], None]) -
     def announce(running: Running) -> None:
         say(running)
         sys.stdout.flush()  # whoever started it may be waiting for this line at the other end of a pipe
+        leave_out_what_exists()
 
-    with _server_log(call.output), asyncio.Runner(loop_factory=event_loop()) as runner:
+    with (
+        _server_log(call.output),
+        collected_seldom(),
+        asyncio.Runner(loop_factory=event_loop()) as runner,
+    ):
         try:
             runner.run(_serve(path, settings, announce))
         except DirectoryInUse as error:

@@ -1,0 +1,35 @@
+"""The garbage collector of a process that serves a node: full collections are rare, and look at little.
+
+A full collection visits every container object while nothing else runs: with 10,000 mailboxes or 4,000
+connections that takes 100 ms and more. With Python's defaults the objects of one client bring it about again
+and again. A node's state has no cycles; connections and tasks have, and what is left of them is collected.
+
+`THRESHOLDS`: as in `gc.set_threshold`. A full collection comes after about a million more objects were made
+than freed, in place of 70,000; until then the cycles of closed connections may take up to about 150 MB.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+THRESHOLDS = (10_000, 10, 10)
+
+
+@contextmanager
+def collected_seldom() -> Iterator[None]:
+    """Collect seldom inside; afterwards the process is as it was. What exists before is not looked at."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def leave_out_what_exists() -> None:
+    """What was loaded or restored stays: collections need not visit it. References still free it."""
+    gc.freeze()
