@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from relaymesh.errors import DeadLettersFull, InvalidEnvelope, MailboxFull, NotFound, OverBudget
+from relaymesh.errors import DeadLettersFull, InvalidValue, MailboxFull, NotFound, OverBudget
 from relaymesh.kernel.charges import EXPECTATION_BYTES, MAILBOX_BYTES, MESSAGE_BYTES
 from relaymesh.kernel.commands import (
     Expect,
@@ -306,8 +306,8 @@ def test_expectations_are_charged_and_bounded(mesh: Driver) -> None:
 @pytest.mark.parametrize("id", ["", "q" * 513])
 def test_an_expected_id_has_the_length_that_a_messages_may_have(mesh: Driver, id: str) -> None:
     box = mesh.agent()
-    with pytest.raises(InvalidEnvelope, match="1 to 512"):
-        mesh.do(Expect(box, id))
+    with pytest.raises(InvalidValue, match="1 to 512"):
+        Expect(box, id)
     mesh.do(Expect(box, "q" * 512))
 
 

@@ -30,6 +30,7 @@ from relaymesh.kernel.bounds import (
 )
 from relaymesh.kernel.dedup import Seen
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.failure_text import cut_reason, cut_stack
 from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.settings import MailboxSettings
 
@@ -243,8 +244,8 @@ class Nack(Command):
     def __post_init__(self) -> None:
         self.token = whole(self.token, "token", 0, TOKEN_MAX)
         self.code = text(self.code, "code", 1, CODE_LENGTH_MAX)
-        self.reason = sound(plain_text(self.reason, "reason"))
-        self.stack = sound(plain_text(self.stack, "stack"))
+        self.reason = cut_reason(sound(plain_text(self.reason, "reason")))
+        self.stack = cut_stack(sound(plain_text(self.stack, "stack")))
         flag(self.retryable, "retryable")
         if self.delay_ms is not None:
             self.delay_ms = whole(self.delay_ms, "delay_ms", 0, DURATION_MS_MAX)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaymesh.errors import Closed, InvalidEnvelope, OverBudget
+from relaymesh.errors import Closed, OverBudget
 from relaymesh.kernel.charges import expectation_size
 from relaymesh.kernel.commands import Expect, Forgo, Receive, Unexpect
 from relaymesh.kernel.decision import Decision
@@ -14,8 +14,6 @@ from relaymesh.kernel.parcel import Parcel, sequences_of
 from relaymesh.kernel.records import Granted
 from relaymesh.kernel.step import Delivered
 
-CORRELATION_ID_MAX = 512
-"""Characters of a correlation id, as in a message."""
 EXPECTATIONS_MAX = 10_000
 """Correlation ids that one mailbox may expect at a time."""
 
@@ -143,8 +141,6 @@ def expect(decision: Decision, command: Expect) -> None:
     mailbox, id = decision.mailbox(command.mailbox), command.correlation_id
     if id in mailbox.expected:
         return
-    if not 0 < len(id) <= CORRELATION_ID_MAX:
-        raise InvalidEnvelope(f"correlation_id must have 1 to {CORRELATION_ID_MAX} characters, not {len(id)}")
     if len(mailbox.expected) >= EXPECTATIONS_MAX:
         raise OverBudget(f"{mailbox.address} waits for {EXPECTATIONS_MAX} answers already")
     charges, size = decision.state.charges, expectation_size(id)

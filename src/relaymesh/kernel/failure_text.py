@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-CODE_MAX = 128
 REASON_MAX = 2_000
 STACK_MAX = 8_000
-
-
-def cut_code(text: str) -> str:
-    return text if len(text) <= CODE_MAX else text[:CODE_MAX]
 
 
 def cut_reason(text: str) -> str:

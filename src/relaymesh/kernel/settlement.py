@@ -8,7 +8,6 @@ from relaymesh.kernel.contract import TIMEOUT, Rule, retry_limit, rule_for
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.exits import bury, drop, finish, notify
-from relaymesh.kernel.failure_text import cut_code, cut_reason, cut_stack
 from relaymesh.kernel.gate import note_failure, note_nothing, note_success
 from relaymesh.kernel.leases import give_back, lease_of
 from relaymesh.kernel.mailbox import Mailbox
@@ -76,8 +75,7 @@ def nack(decision: Decision, command: Nack) -> str:
     """Answers the final state of the attempt: retrying, deferred, dead_letter, dropped or success."""
     lease = lease_of(decision, command.token)
     mailbox = decision.state.mailboxes[lease.grant.mailbox]
-    code, reason, stack = cut_code(command.code), cut_reason(command.reason), cut_stack(command.stack)
-    failure = Failure(lease.attempt, decision.now, code, reason, stack)
+    failure = Failure(lease.attempt, decision.now, command.code, command.reason, command.stack)
     if command.until is not None:
         return _defer(decision, mailbox, lease, failure, command.until)
     return fail(decision, mailbox, lease, failure, "nack", command.retryable, command.delay_ms)

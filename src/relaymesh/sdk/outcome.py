@@ -33,8 +33,6 @@ from relaymesh.kernel.bounds import (
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.contract import FATAL, INVALID, OTHER, RATE_LIMITED, TIMEOUT, Contract, Rule
 
-STACK_CHARACTERS_MAX = 8_000
-REASON_CHARACTERS_MAX = 2_000
 HTTP_TOO_MANY_REQUESTS = 429
 
 
@@ -110,7 +108,7 @@ class FailureTable:
 
     def nack(self, token: int, error: BaseException) -> Nack:
         """How the kernel is told of this exception."""
-        reason = text_of(error)[:REASON_CHARACTERS_MAX] or type(error).__name__
+        reason = text_of(error) or type(error).__name__
         if isinstance(error, Retry):
             try:
                 return Nack(token, OTHER, reason, "", True, *error.checked())
@@ -175,9 +173,9 @@ def text_of(error: BaseException) -> str:
 
 
 def stack_of(error: BaseException) -> str:
-    """The traceback, its end kept when it is long."""
+    """The traceback. The nack cuts it when it is long."""
     try:
-        return sound("".join(traceback.format_exception(error)))[-STACK_CHARACTERS_MAX:]
+        return sound("".join(traceback.format_exception(error)))
     except Exception as failure:
         return f"its traceback cannot be shown: {type(failure).__name__}"
 
