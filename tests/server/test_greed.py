@@ -14,6 +14,8 @@ import pytest
 
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.server.security.limits import SecuritySettings
+from relaymesh.server.settings import ServerSettings
 from relaymesh.server.ws import sessions as sessions_module
 from relaymesh.wire import frames
 from relaymesh.wire.bundles import BUNDLE_FRAMES_MAX, bundle
@@ -77,6 +79,19 @@ async def test_counters_of_many_mailboxes_are_counted_once_for_all_who_ask(tmp_p
 async def holds(api: Api, mailbox: str, count: int) -> bool:
     stats = (await api.admin.get("/v1/stats")).json()
     return bool(stats["mailboxes"][mailbox]["pending"] == count)
+
+
+async def test_a_long_answer_is_charged_to_the_rate_of_its_reader(tmp_path: Path) -> None:
+    settings = ServerSettings(security=SecuritySettings(write_rate=2_000, write_burst=1))
+    async with serving(tmp_path, settings=settings) as api:
+        await api.open("coder")
+        await api.send("coder", "x" * 4_000_000)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        answer = await api.client(["read"]).get("/v1/mailboxes/coder")
+        assert len(answer.content) > 4_000_000
+        assert loop.time() - began > 0.8 * 4_000_000 / 16_384 / 2_000
+        assert (await api.client(["read"]).get("/v1/mailboxes/coder", params={"limit": 0})).status_code == 200
 
 
 # -- the WebSocket

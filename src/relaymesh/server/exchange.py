@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -12,7 +13,7 @@ from relaymesh.errors import InvalidEnvelope, PayloadTooLarge, RateLimited
 from relaymesh.server.problem import UnsupportedMediaType
 from relaymesh.server.security.accounts import ACCOUNT_KEY, Account, account_of
 from relaymesh.server.security.principal import Principal, principal_of
-from relaymesh.server.security.rates import MESSAGES_A_WRITE, cost_of
+from relaymesh.server.security.rates import BYTES_A_WRITE, MESSAGES_A_WRITE, cost_of
 from relaymesh.server.served import Served
 
 Scope = MutableMapping[str, Any]
@@ -179,11 +180,13 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": body})
 
     async def _send_parts(self, body: bytes) -> None:
-        """A long answer leaves as the client reads it. It counts for its credential until then."""
-        account = self.account
+        """A long answer leaves as the client reads it, no faster than its rate. It counts until then."""
+        account, loop = self.account, asyncio.get_running_loop()
         account.outgoing += len(body)
         try:
             for start in range(0, len(body), PART_BYTES):
+                while wait := account.take(loop.time(), PART_BYTES / BYTES_A_WRITE):
+                    await asyncio.sleep(wait)
                 part, more = body[start : start + PART_BYTES], start + PART_BYTES < len(body)
                 await self._send({"type": "http.response.body", "body": part, "more_body": more})
         finally:

@@ -116,6 +116,7 @@ DETAILS: dict[tuple[str, str], Details] = {
     ("POST", "/v1/dead-letters/redrive"): Details(request=(api.RedriveRequest,), problems=(409, 507)),
     ("POST", "/v1/dead-letters/purge"): Details(request=(api.PurgeRequest,)),
     ("POST", "/v1/delayed/deliver"): Details(request=(api.ForceDelayedRequest,), body_required=False),
+    ("GET", "/v1/agents"): Details(answer=(api.AgentsAnswer,)),
     ("GET", "/v1/stats"): Details(answer=(api.StatsAnswer,)),
     ("GET", "/metrics"): Details(text=True),
     ("GET", "/healthz"): Details(public=True),

@@ -7,7 +7,7 @@ import msgspec
 from relaymesh.kernel.bounds import plain_text
 
 
-class MailboxStats(msgspec.Struct, frozen=True, kw_only=True):
+class MailboxStats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One mailbox. accepted = acked + dropped + dead + pending, always; a redrive accepts once more."""
 
     pending: int

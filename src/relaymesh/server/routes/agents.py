@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from relaymesh.errors import NotFound
 from relaymesh.kernel.registration import Registration
 from relaymesh.server.counting import in_turns, stats_of_one
-from relaymesh.server.exchange import Exchange
+from relaymesh.server.exchange import Exchange, Reply
 from relaymesh.server.served import Served
 from relaymesh.wire.api import (
     AgentBody,
-    AgentsAnswer,
     HeartbeatAnswer,
     HeartbeatRequest,
     RegisterRequest,
     agent_body,
 )
+from relaymesh.wire.stats import MeshStats
 
 
 async def register(exchange: Exchange) -> AgentBody:
@@ -37,19 +39,27 @@ async def register(exchange: Exchange) -> AgentBody:
     return _described(served, agent, registration, _pending_of(served, agent))
 
 
-async def list_agents(exchange: Exchange) -> AgentsAnswer:
-    """Agents of the credential's namespace: those that joined, and those that only have a mailbox."""
+async def list_agents(exchange: Exchange) -> Reply:
+    """Agents of the credential's namespace: those that joined, and those that only have a mailbox.
+
+    With more than 250 mailboxes the list may be some seconds old.
+    """
     principal, served = exchange.principal, exchange.served
     principal.require("read")
-    pending = await _pending(served)
-    joined = {each.agent: each for each in served.roster.registrations()}
-    agents = sorted(agent for agent in joined.keys() | pending.keys() if principal.sees(agent))
-    described = []
-    async with exchange.account.long_work:
+
+    async def show(stats: MeshStats) -> bytes:
+        pending = {mailbox: box.pending for mailbox, box in stats.mailboxes.items() if ":" not in mailbox}
+        joined = {each.agent: each for each in served.roster.registrations()}
+        agents = sorted(agent for agent in joined.keys() | pending.keys() if principal.sees(agent))
+        parts: list[bytes] = []
         for some in in_turns(agents):
-            described += [_described(served, agent, joined.get(agent), pending) for agent in some]
+            bodies = [_described(served, agent, joined.get(agent), pending) for agent in some]
+            parts.append(msgspec.json.encode(bodies)[1:-1])
             await asyncio.sleep(0)
-    return AgentsAnswer(agents=described)
+        return b'{"agents":[' + b",".join(parts) + b"]}"
+
+    key = f"agents {'' if principal.everywhere else principal.namespace}"
+    return Reply(200, await served.counting.shown(key, show))
 
 
 async def show(exchange: Exchange) -> AgentBody:
@@ -100,14 +110,8 @@ def _own(exchange: Exchange) -> str:
     return agent
 
 
-async def _pending(served: Served) -> dict[str, int]:
-    """Agents' mailboxes, and what they hold."""
-    stats = await served.counting.stats()
-    return {mailbox: box.pending for mailbox, box in stats.mailboxes.items() if ":" not in mailbox}
-
-
 def _pending_of(served: Served, agent: str) -> dict[str, int]:
-    """The same for one agent."""
+    """What the mailbox of an agent holds, by its address; empty if it has none."""
     stats = stats_of_one(served, agent)
     return {} if stats is None else {agent: stats.pending}
 

@@ -8,7 +8,8 @@ those of the server itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from relaymesh.server.counting import in_turns
 from relaymesh.server.exchange import Exchange, Reply
@@ -19,6 +20,9 @@ MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[Mapping[str, str], float]
 Family = tuple[str, str, str, list[Sample]]
+Box = tuple[str, MailboxStats]
+"""A mailbox: its address, escaped where it becomes text, and its counters."""
+Show = Callable[[str, Sequence[Box]], str]
 
 
 async def metrics(exchange: Exchange) -> Reply:
@@ -28,41 +32,37 @@ async def metrics(exchange: Exchange) -> Reply:
 
     async def show(stats: MeshStats) -> bytes:
         boxes = [each for each in stats.mailboxes.items() if principal.sees(each[0])]
-        return b"".join([*await _mailbox_text(boxes), render(_node(stats)).encode()])
+        rest = render([*_node(stats), *_server(served)])
+        return b"".join([*await _mailbox_text(boxes), rest.encode()])
 
     key = f"metrics {'' if principal.everywhere else principal.namespace}"
-    text = await served.counting.shown(key, show)
-    return Reply(200, text + render(_server(served)).encode(), MEDIA_TYPE)
+    return Reply(200, await served.counting.shown(key, show), MEDIA_TYPE)
 
 
-async def _mailbox_text(boxes: Sequence[tuple[str, MailboxStats]]) -> list[bytes]:
+async def _mailbox_text(boxes: Sequence[Box]) -> list[bytes]:
     """The counters of the mailboxes, in parts. Many mailboxes take several turns of the loop."""
-    heads = [head(family) for family in _mailboxes({})]
-    parts: list[list[bytes]] = [[each.encode()] for each in heads]
+    parts: list[list[bytes]] = [[head(name, kind, said).encode()] for name, kind, said, _ in MAILBOX_FAMILIES]
     dead = 0
     for some in in_turns(boxes):
-        families = _mailboxes(dict(some))
-        dead += sum(box.dead_letters for _, box in some)
-        for part, family in zip(parts, families, strict=True):
-            part.append(lines(family).encode())
-            await asyncio.sleep(0)
+        escaped = [(_escaped(address), box) for address, box in some]
+        dead += sum([box.dead_letters for _, box in some])
+        for part, (name, _, _, show) in zip(parts, MAILBOX_FAMILIES, strict=True):
+            part.append(show(name, escaped).encode())
+        await asyncio.sleep(0)
     total: Family = ("dlq_depth_total", "gauge", "Dead letters that nobody has redriven.", [({}, dead)])
     return [*(each for part in parts for each in part), render([total]).encode()]
 
 
 def render(families: Iterable[Family]) -> str:
     """Prometheus' text exposition format 0.0.4."""
-    return "".join([head(family) + lines(family) for family in families])
+    return "".join([head(name, kind, said) + _lines(name, samples) for name, kind, said, samples in families])
 
 
-def head(family: Family) -> str:
-    name, kind, meaning, _ = family
+def head(name: str, kind: str, meaning: str) -> str:
     return f"# HELP {name} {meaning}\n# TYPE {name} {kind}\n"
 
 
-def lines(family: Family) -> str:
-    """A line for each sample."""
-    name, _, _, samples = family
+def _lines(name: str, samples: Iterable[Sample]) -> str:
     shown = []
     for labels, value in samples:
         pairs = ",".join([f'{label}="{_escaped(text)}"' for label, text in labels.items()])
@@ -74,56 +74,74 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def _mailboxes(boxes: Mapping[str, MailboxStats]) -> list[Family]:
-    def each(field: str) -> list[Sample]:
-        return [({"mailbox": address}, getattr(box, field)) for address, box in boxes.items()]
+# -- mailboxes: text is made at once, because there may be many
 
-    def receiver(field: str) -> list[Sample]:
-        return [({"receiver": address}, getattr(box, field)) for address, box in boxes.items()]
 
-    depth: list[Sample] = [
-        ({"receiver": address, "priority": str(priority)}, count)
-        for address, box in boxes.items()
-        for priority, count in box.by_priority.items()
-    ]
-    processed: list[Sample] = [
-        ({"receiver": address, "status": status}, getattr(box, status))
-        for address, box in boxes.items()
-        for status in ("acked", "dropped", "dead", "expired")
-    ]
-    breakers: list[Sample] = [({"mailbox": a}, float(box.breaker != "closed")) for a, box in boxes.items()]
-    return [
-        ("relaymesh_queue_depth", "gauge", "Messages that are not settled.", each("pending")),
-        ("relaymesh_leased", "gauge", "Messages that are out with a holder.", each("leased")),
-        ("relaymesh_delayed", "gauge", "Messages that wait for their time.", each("delayed")),
-        ("relaymesh_queue_bytes", "gauge", "Bytes of content that are not settled.", each("bytes")),
-        ("relaymesh_retry_total", "counter", "Deliveries that failed and are tried again.", each("retried")),
-        ("relaymesh_dead_total", "counter", "Messages that became dead letters.", each("dead")),
-        ("relaymesh_redriven_total", "counter", "Dead letters that were sent back.", each("redriven")),
-        (
-            "relaymesh_low_starvation_count",
-            "counter",
-            "Lower entries let through.",
-            each("low_starvation_count"),
-        ),
-        ("relaymesh_breaker_open", "gauge", "1 while the circuit breaker is not closed.", breakers),
-        (
-            "relaymesh_rate_limited_total",
-            "counter",
-            "Times deliveries waited for the rate.",
-            each("rate_limited"),
-        ),
-        ("mailbox_queue_depth", "gauge", "Messages that are not settled, by priority.", depth),
-        (
-            "mailbox_retry_total",
-            "counter",
-            "Deliveries that failed and are tried again.",
-            receiver("retried"),
-        ),
-        ("messages_sent_total", "counter", "Messages accepted.", receiver("accepted")),
-        ("messages_received_total", "counter", "Deliveries handed out.", receiver("delivered")),
-        ("messages_processed_total", "counter", "Messages settled, by how.", processed),
-    ]
+def _each(field: str, label: str = "mailbox") -> Show:
+    value = attrgetter(field)
+
+    def show(name: str, boxes: Sequence[Box]) -> str:
+        return "".join([f'{name}{{{label}="{address}"}} {value(box):g}\n' for address, box in boxes])
+
+    return show
+
+
+def _depth(name: str, boxes: Sequence[Box]) -> str:
+    return "".join(
+        [
+            f'{name}{{receiver="{address}",priority="{priority}"}} {count:g}\n'
+            for address, box in boxes
+            for priority, count in box.by_priority.items()
+        ]
+    )
+
+
+def _processed(name: str, boxes: Sequence[Box]) -> str:
+    return "".join(
+        [
+            f'{name}{{receiver="{address}",status="{status}"}} {getattr(box, status):g}\n'
+            for address, box in boxes
+            for status in ("acked", "dropped", "dead", "expired")
+        ]
+    )
+
+
+def _breakers(name: str, boxes: Sequence[Box]) -> str:
+    return "".join([f'{name}{{mailbox="{address}"}} {box.breaker != "closed":d}\n' for address, box in boxes])
+
+
+MAILBOX_FAMILIES: tuple[tuple[str, str, str, Show], ...] = (
+    ("relaymesh_queue_depth", "gauge", "Messages that are not settled.", _each("pending")),
+    ("relaymesh_leased", "gauge", "Messages that are out with a holder.", _each("leased")),
+    ("relaymesh_delayed", "gauge", "Messages that wait for their time.", _each("delayed")),
+    ("relaymesh_queue_bytes", "gauge", "Bytes of content that are not settled.", _each("bytes")),
+    ("relaymesh_retry_total", "counter", "Deliveries that failed and are tried again.", _each("retried")),
+    ("relaymesh_dead_total", "counter", "Messages that became dead letters.", _each("dead")),
+    ("relaymesh_redriven_total", "counter", "Dead letters that were sent back.", _each("redriven")),
+    (
+        "relaymesh_low_starvation_count",
+        "counter",
+        "Lower entries let through.",
+        _each("low_starvation_count"),
+    ),
+    ("relaymesh_breaker_open", "gauge", "1 while the circuit breaker is not closed.", _breakers),
+    (
+        "relaymesh_rate_limited_total",
+        "counter",
+        "Times deliveries waited for the rate.",
+        _each("rate_limited"),
+    ),
+    ("mailbox_queue_depth", "gauge", "Messages that are not settled, by priority.", _depth),
+    (
+        "mailbox_retry_total",
+        "counter",
+        "Deliveries that failed and are tried again.",
+        _each("retried", "receiver"),
+    ),
+    ("messages_sent_total", "counter", "Messages accepted.", _each("accepted", "receiver")),
+    ("messages_received_total", "counter", "Deliveries handed out.", _each("delivered", "receiver")),
+    ("messages_processed_total", "counter", "Messages settled, by how.", _processed),
+)
 
 
 def _node(stats: MeshStats) -> list[Family]:
