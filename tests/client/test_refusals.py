@@ -115,7 +115,7 @@ def test_settings_that_do_not_fit_the_place_are_refused() -> None:
         Mesh("here", settings=RemoteSettings())
     with pytest.raises(InvalidSettings, match="transport"):
         Mesh("http://127.0.0.1:9", transport="pigeon")  # type: ignore[arg-type]
-    with pytest.raises(InvalidSettings, match="positive"):
+    with pytest.raises(InvalidSettings, match="unreachable_s"):
         RemoteSettings(unreachable_s=0)
 
 

@@ -73,7 +73,7 @@ def real(value: Any, what: str, least: float, most: float, error: type[MeshError
     if plain is None:
         raise error(f"{what} must be a number, not {shown(value)}")
     if not least <= plain <= most:  # NaN lies nowhere
-        raise error(f"{what} must lie between {least:g} and {most:g}, not {shown(plain)}")
+        raise error(f"{what} must lie between {_written(least)} and {_written(most)}, not {shown(plain)}")
     return float(plain)
 
 
@@ -83,6 +83,11 @@ def seconds(value: Any, what: str, error: type[MeshError] = InvalidValue) -> flo
     if plain is None or plain != plain:  # noqa: PLR0124  NaN
         raise error(f"{what} must be a number of seconds, not {shown(value)}")
     return float(min(max(plain, 0), SECONDS_MAX))
+
+
+def _written(bound: float) -> str:
+    """A bound as a person writes it: 1000000000, not 1e+09."""
+    return str(int(bound)) if bound == int(bound) else f"{bound:g}"
 
 
 def patience(timeout: Any) -> float | None:
