@@ -185,7 +185,7 @@ class Exchange:
         account.outgoing += len(body)
         try:
             for start in range(0, len(body), PART_BYTES):
-                while wait := account.take(loop.time(), PART_BYTES / BYTES_A_WRITE):
+                while wait := account.take(loop.time(), PART_BYTES / BYTES_A_WRITE):  # noqa: ASYNC110  the rate says when
                     await asyncio.sleep(wait)
                 part, more = body[start : start + PART_BYTES], start + PART_BYTES < len(body)
                 await self._send({"type": "http.response.body", "body": part, "more_body": more})
