@@ -291,3 +291,19 @@ async def test_expectations_end_with_their_session(tmp_path: Path, monkeypatch: 
             await socket.call(1, "expect", mailbox="coder", correlationId="answer")
             socket.tell(frames.Goodbye())
             await eventually(lambda: not box.expected)
+
+
+async def test_a_sender_for_whom_too_much_is_kept_is_refused_and_settles_go_on(tmp_path: Path) -> None:
+    settings = ServerSettings(security=SecuritySettings(kept_bytes_max=100_000))
+    async with serving(tmp_path, settings=settings) as api:
+        await api.open("coder")
+        greedy, other = api.agent("planner"), api.agent("coder")
+        message = {"to": "coder", "content": "x" * 30_000}
+        statuses = [(await greedy.post("/v1/messages", json=message)).status_code for _ in range(5)]
+        assert statuses[0] == 202
+        refused = await greedy.post("/v1/messages", json=message)
+        assert (refused.status_code, refused.json()["code"]) == (429, "OVER_BUDGET")
+        assert (await other.post("/v1/messages", json={"to": "coder", "content": 1})).status_code == 202
+        tokens = [each["token"] for each in await api.receive("coder", max=100)]
+        assert {each["outcome"] for each in await api.settle(acks=tokens)} == {"acked"}
+        assert (await greedy.post("/v1/messages", json=message)).status_code == 202

@@ -53,6 +53,11 @@ class Served:
         self.roster = Roster(self.node.core, self.settings.reliability)
 
     @property
+    def budget(self) -> int:
+        """Bytes of mail that the node keeps for one sender; 0 is no limit."""
+        return self.settings.security.kept_bytes_max
+
+    @property
     def now(self) -> int:
         """Mesh time in ms."""
         return self.node.time.now()

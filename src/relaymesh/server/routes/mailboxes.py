@@ -51,7 +51,9 @@ async def open_mailbox(exchange: Exchange) -> MailboxAnswer:
     principal.require_mailbox(mailbox)
     request = await exchange.decode(OpenMailboxRequest)
     settings = None if request.settings is None else settings_from(request.settings)
-    await exchange.served.session.open_mailbox(mailbox, settings)
+    await exchange.served.session.open_mailbox(
+        mailbox, settings, budget=exchange.served.budget, may_reject=not principal.owner_of(mailbox)
+    )
     return MailboxAnswer(mailbox=mailbox)
 
 
@@ -126,7 +128,7 @@ async def expect(exchange: Exchange) -> MailboxAnswer:
     """Keep answers with a correlation id apart for whoever receives by it."""
     mailbox = _owned(exchange)
     request = await exchange.decode(ExpectRequest)
-    await exchange.served.session.expect(mailbox, request.correlation_id)
+    await exchange.served.session.expect(mailbox, request.correlation_id, budget=exchange.served.budget)
     return MailboxAnswer(mailbox=mailbox)
 
 

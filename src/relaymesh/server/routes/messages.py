@@ -26,7 +26,7 @@ async def send(exchange: Exchange) -> Reply:
     messages, batch = await messages_in(exchange.account, await exchange.body())
     exchange.charge(len(messages))
     intake = Intake(served, principal, await parsed(served, exchange.account, messages))
-    receipts = await served.session.send(intake.groups, intake.minted, timeout)
+    receipts = await served.session.send(intake.groups, intake.minted, timeout, budget=served.budget)
     return _receipts(intake.receipts(receipts), batch)
 
 
@@ -39,7 +39,9 @@ async def publish(exchange: Exchange) -> Reply:
     messages, batch = await messages_in(exchange.account, await exchange.body())
     exchange.charge(len(messages))
     intake = TopicIntake(served, principal, await parsed(served, exchange.account, messages))
-    receipts = await served.session.publish(topic, intake.envelopes, intake.minted, timeout)
+    receipts = await served.session.publish(
+        topic, intake.envelopes, intake.minted, timeout, budget=served.budget
+    )
     return _receipts(intake.receipts(receipts), batch)
 
 

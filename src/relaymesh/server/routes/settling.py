@@ -101,7 +101,9 @@ class Settling:
         try:
             messages = await parsed(self._served, self._account, reply.messages)
             intake = Intake(self._served, self._principal, messages)
-            given = await self._session.settle(self._good[reply.token], intake.groups)
+            given = await self._session.settle(
+                self._good[reply.token], intake.groups, budget=self._served.budget
+            )
         except MeshError as error:
             return _refused(reply.token, error)
         return SettledBody(token=reply.token, outcome="replied", receipts=intake.receipts(given))

@@ -23,7 +23,9 @@ async def subscribe(exchange: Exchange) -> SubscriptionAnswer:
     request = await exchange.decode(SubscribeRequest)
     settings = settings_from(request.settings or MailboxSettingsBody(), schedule="fifo")
     owner = exchange.principal.owner_of(mailbox)
-    await exchange.served.session.subscribe(pattern, mailbox, settings, owner=owner, may_reject=not owner)
+    await exchange.served.session.subscribe(
+        pattern, mailbox, settings, owner=owner, budget=exchange.served.budget, may_reject=not owner
+    )
     return SubscriptionAnswer(mailbox=mailbox, topic=pattern, name=name_of(mailbox).partition(":")[2])
 
 

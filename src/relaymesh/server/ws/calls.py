@@ -43,7 +43,9 @@ class Page(msgspec.Struct, frozen=True):
 async def _open_mailbox(on: Operations, given: frames.OpenMailbox) -> None:
     mailbox = on.mailbox(given.mailbox)
     may_reject = not on.principal.owner_of(mailbox)
-    await on.served.session.open_mailbox(mailbox, given.settings, may_reject=may_reject)
+    await on.served.session.open_mailbox(
+        mailbox, given.settings, budget=on.served.budget, may_reject=may_reject
+    )
 
 
 async def _subscribe(on: Operations, given: frames.Subscribe) -> None:
@@ -52,7 +54,9 @@ async def _subscribe(on: Operations, given: frames.Subscribe) -> None:
     mailbox = on.principal.subscription(given.pattern, given.name)
     on.principal.require_mailbox(mailbox)
     owner = on.principal.owner_of(mailbox)
-    await on.served.session.subscribe(pattern, mailbox, given.settings, owner=owner, may_reject=not owner)
+    await on.served.session.subscribe(
+        pattern, mailbox, given.settings, owner=owner, budget=on.served.budget, may_reject=not owner
+    )
 
 
 async def _unsubscribe(on: Operations, given: frames.OfMailbox) -> int:
@@ -64,7 +68,7 @@ async def _expect(on: Operations, given: frames.Correlation) -> None:
     mailbox = on.mailbox(given.mailbox)
     if len(on.session.expected) >= EXPECTED_MAX:
         raise RateLimited(f"{EXPECTED_MAX} answers are expected already")
-    await on.served.session.expect(mailbox, given.correlation_id)
+    await on.served.session.expect(mailbox, given.correlation_id, budget=on.served.budget)
     on.session.expected.add((mailbox, given.correlation_id))
 
 

@@ -76,7 +76,7 @@ class Operations:
     async def send(self, groups: Groups, wait_ms: int | None, size: int) -> list[Receipt]:
         """`size`: of the frame that they came in."""
         checked = await self._checked_groups(groups, size)
-        return await self._node.send(checked, False, self.seconds(wait_ms))
+        return await self._node.send(checked, False, self.seconds(wait_ms), budget=self.served.budget)
 
     async def publish(
         self, topic: str, envelopes: list[Envelope], wait_ms: int | None, size: int
@@ -84,14 +84,16 @@ class Operations:
         address = self.principal.topic(topic)
         self.charge(len(envelopes), size)
         await self._check_all(envelopes, None, size)
-        return await self._node.publish(address, envelopes, False, self.seconds(wait_ms))
+        return await self._node.publish(
+            address, envelopes, False, self.seconds(wait_ms), budget=self.served.budget
+        )
 
     async def reply(self, token: int, groups: Groups, size: int) -> list[Receipt]:
         """Ack and send in one step."""
         checked = await self._checked_groups(groups, size)
         if not await self._own([token]):
             raise LeaseLost("that lease is no longer held")
-        receipts = await self._node.settle(token, checked)
+        receipts = await self._node.settle(token, checked, budget=self.served.budget)
         self.settled([token])
         return receipts
 

@@ -141,14 +141,20 @@ class Text:
         if isinstance(frame, Send):
             on.principal.require("agent")
             intake = Intake(on.served, on.principal, await _messages(on, frame.messages))
-            given = await on.served.session.send(intake.groups, intake.minted, on.seconds(frame.wait_ms))
+            given = await on.served.session.send(
+                intake.groups, intake.minted, on.seconds(frame.wait_ms), budget=on.served.budget
+            )
             return _encode(Receipts(frame.ref, intake.receipts(given)))
         if isinstance(frame, Publish):
             on.principal.require("agent")
             topic = on.principal.topic(frame.topic)
             published = TopicIntake(on.served, on.principal, await _messages(on, frame.messages))
             given = await on.served.session.publish(
-                topic, published.envelopes, published.minted, on.seconds(frame.wait_ms)
+                topic,
+                published.envelopes,
+                published.minted,
+                on.seconds(frame.wait_ms),
+                budget=on.served.budget,
             )
             return _encode(Receipts(frame.ref, published.receipts(given)))
         if isinstance(frame, Settle):
