@@ -56,10 +56,11 @@ def negotiate(version: str) -> str:
 
 
 class Roster:
-    """Agents of one node, in all its namespaces."""
+    """Agents of one node, in all its namespaces. `budget`: bytes that are kept for each; 0 is no limit."""
 
-    def __init__(self, core: Core, config: ReliabilityConfig | None = None) -> None:
+    def __init__(self, core: Core, config: ReliabilityConfig | None = None, budget: int = 0) -> None:
         self._core = core
+        self._budget = budget
         self.config = config or ReliabilityConfig()
         self.presence = Presence(self.config.heartbeat_timeout)
 
@@ -83,6 +84,7 @@ class Roster:
             negotiate(protocol),
             encode_content(dict(metadata or {}), METADATA_BYTES_MAX)[0],
             self.config.mailbox_settings(),
+            self._budget,
         )
         registration: Registration = await asyncio.to_thread(self._join, command)
         self.presence.heard(agent, now)

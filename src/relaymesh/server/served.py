@@ -50,7 +50,7 @@ class Served:
 
     def __post_init__(self) -> None:
         self.counting = Counting(self)
-        self.roster = Roster(self.node.core, self.settings.reliability)
+        self.roster = Roster(self.node.core, self.settings.reliability, self.budget)
 
     @property
     def budget(self) -> int:
