@@ -224,7 +224,7 @@ async def test_a_peek_is_shown_in_pages(tmp_path: Path) -> None:
     async with serving(tmp_path) as api, connected(api, "read") as socket:
         await api.open("coder")
         for number in range(10):
-            await api.send("coder", f"{number}" + "x" * 2_000_000)
+            await api.send("coder", f"{number}" + "x" * 500_000)
         seen: list[int] = []
         more, after = True, 0
         while more:
@@ -269,7 +269,7 @@ async def test_what_a_client_does_not_read_ends_its_connection_and_is_given_up(t
             await api.send("coder", f"{number}" + "x" * 2_000_000)
         async with connected(api, "read") as socket:
             socket.reads.clear()
-            for ref in range(1, 30):
+            for ref in range(1, 60):
                 arguments = msgspec.Raw(msgspec.msgpack.encode({"mailbox": "coder", "limit": 100}))
                 socket.tell(frames.Call(ref, "peek", arguments))
             await eventually(lambda: socket.closed != 0)

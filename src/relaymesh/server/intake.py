@@ -15,7 +15,7 @@ from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import Principal
 from relaymesh.server.served import Served
 from relaymesh.wire.api import ReceiptBody
-from relaymesh.wire.content import DEPTH_MAX
+from relaymesh.wire.content import DEPTH_MAX, check_sound
 from relaymesh.wire.envelope import iso
 from relaymesh.wire.pieces import PIECE_BYTES, check_fields, check_pieces, elements, is_light
 from relaymesh.wire.protocol import Incoming, parse_message
@@ -146,10 +146,14 @@ async def parsed(served: Served, account: Account, messages: Sequence[msgspec.Ra
 
 
 async def _is_sound(account: Account, message: msgspec.Raw) -> bool:
-    """Check a large message in turns, if one look at all of it would take long. Whether it was checked."""
+    """Check a large message in turns: in one look if that does not take long, else in pieces."""
     data = bytes(message)
-    if is_light(data):
-        return False
+    light = is_light(data)
+    await asyncio.sleep(0)
+    if light:
+        check_sound(data, what="the message", depth=DEPTH_MAX + 1)
+        await asyncio.sleep(0)
+        return True
     async with account.long_work:
         for _ in check_fields(data, FIELDS_MAX):
             await asyncio.sleep(0)

@@ -15,8 +15,8 @@ from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.records import Failure
 
 PAGE_ROWS_MAX = 1_000
-PAGE_BYTES_MAX = 8_388_608
-"""8 MiB. A single row always fits."""
+PAGE_BYTES_MAX = 2_097_152
+"""2 MiB. A single row always fits."""
 ENTRIES_SEEN_MAX = 10_000
 """Entries of a mailbox that can be looked at, from its first."""
 TURN = 5_000

@@ -15,6 +15,7 @@ from collections.abc import MutableMapping
 from typing import Any, cast
 
 from uvicorn._types import ASGIReceiveEvent
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
@@ -23,6 +24,7 @@ from relaymesh.server.security import refusals
 from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.arrival import CONNECTION_KEY
 from relaymesh.server.security.frame_scan import FrameScan
+from relaymesh.server.security.inflow import Inflow, Window
 from relaymesh.server.security.limits import SecuritySettings
 from relaymesh.server.security.refusals import Refusal
 from relaymesh.server.security.writing import Outgoing, answer_now
@@ -49,6 +51,7 @@ class Connections:
         self._open: set[GuardedHttp | GuardedWebSocket] = set()
         self._unknown: dict[GuardedHttp | GuardedWebSocket, None] = {}
         """Those that have shown no valid credential, the oldest first."""
+        self.inflow = Inflow(settings.bulk_rate)
         self._look: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -108,6 +111,39 @@ class Connections:
                 connection.give_up()
 
 
+class PacedFlow(FlowControl):
+    """uvicorn's control of what is read, with a second reason not to read: a pace.
+
+    The transport is paused as long as either holds.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self._paced = False
+
+    def pause_reading(self) -> None:
+        self._set(True, self._paced)
+
+    def resume_reading(self) -> None:
+        self._set(False, self._paced)
+
+    def pace(self) -> None:
+        self._set(self.read_paused, True)
+
+    def go_on(self) -> None:
+        self._set(self.read_paused, False)
+
+    def _set(self, read_paused: bool, paced: bool) -> None:
+        before, after = self.read_paused or self._paced, read_paused or paced
+        self.read_paused, self._paced = read_paused, paced
+        if before == after or self._transport.is_closing():
+            return
+        if after:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+
 class GuardedHttp(HttpToolsProtocol):
     """uvicorn's HTTP protocol with a bounded head, no trailers, and readers that must read."""
 
@@ -123,11 +159,14 @@ class GuardedHttp(HttpToolsProtocol):
         self._headers_seen = 0
         self._refusal: Refusal = refusals.MALFORMED
         self._outgoing: Outgoing
+        self._paced_flow: PacedFlow
+        self._window = Window()
         self.account: Account | None = None
         """Of the credential that was shown here last."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = self._paced_flow = PacedFlow(transport)
         self._outgoing = Outgoing(transport, self._settings)
         self._head_since = self.loop.time()
         free = self._connections.make_room()
@@ -147,8 +186,13 @@ class GuardedHttp(HttpToolsProtocol):
         return self._connections.belongs(self, account)
 
     def data_received(self, data: bytes) -> None:
+        now = self.loop.time()
         if self._in_head and self._head_since is None:
-            self._head_since = self.loop.time()
+            self._head_since = now
+        bulk = self._window.bulk_of(len(data), now)
+        if bulk and (pause_s := self._connections.inflow.pause_s(bulk, now)):
+            self._paced_flow.pace()
+            self.loop.call_later(pause_s, self._paced_flow.go_on)
         super().data_received(data)
         if self._in_head and self._head_since is not None:
             self._head_bytes += len(data)  # also of a header that has no end yet
@@ -255,8 +299,8 @@ class GuardedHttp(HttpToolsProtocol):
 class GuardedWebSocket(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket protocol with bounded fragments, frames that are charged, readers that must read.
 
-    Not read while: messages wait for the application; the credential is over its rate; or frames that came
-    wait for their turn.
+    Not read while: messages wait for the application; the credential is over its rate; it sends more than its
+    share of what the server reads; or frames that came wait for their turn.
     """
 
     def __init__(self, connections: Connections, **given: Any) -> None:
@@ -272,6 +316,9 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         self._sizes: deque[int] = deque()
         """Of the messages that wait for the application."""
         self._held = 0
+        self._window = Window()
+        self._pause_s = 0.0
+        """How long what came lately is to be followed by nothing."""
         self.account: Account | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
@@ -302,6 +349,10 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         if not self.handshake_initiated:
             super().data_received(data)
             return
+        now = self.loop.time()
+        bulk = self._window.bulk_of(len(data), now)
+        if bulk:
+            self._pause_s = max(self._pause_s, self._connections.inflow.pause_s(bulk, now))
         if self._rest or self._turn is not None:
             self._rest += data
         else:
@@ -339,14 +390,15 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
 
     def _wait_if_needed(self) -> None:
         """Charge what was read. Go on in the next turn, or when the rate allows."""
+        wait, self._pause_s = self._pause_s, 0.0
         control = self._scan.charged()
         if control and self.account is not None:
             self.account.owe(control)
-            wait = self.account.take(self.loop.time(), 0.0)
-            if wait:
-                self._pause()
-                self._turn = self.loop.call_later(wait, self._go_on)
-                return
+            wait = max(wait, self.account.take(self.loop.time(), 0.0))
+        if wait:
+            self._pause()
+            self._turn = self.loop.call_later(wait, self._go_on)
+            return
         if self._rest:
             self._pause()
             if self.queue.empty():
