@@ -105,14 +105,14 @@ class Run:
         """Make so many calls, over all kinds of mesh."""
         kinds = (ManualHouse, ThreadedHouse, AsyncHouse, ManualHouse, ManualHouse)
         lives = max(1, min(LIVES_A_DIRECTORY, count // 1_000))
-        done = turn = 0
-        while done < count:
+        turn = 0
+        while self.report.total < count:
             self.house = kinds[turn % len(kinds)](self._new_folder())
             turn += 1
             with self._furnished():
                 for _ in range(lives):
-                    done += self._life(min(CALLS_A_LIFE, max(20, count - done)))
-                    if done >= count or not self._reopened(kill=self.rng.random() < 0.5):
+                    self._life(min(CALLS_A_LIFE, max(20, count - self.report.total)))
+                    if self.report.total >= count or not self._reopened(kill=self.rng.random() < 0.5):
                         break
         return self.report
 
@@ -142,7 +142,7 @@ class Run:
 
     # -- a life
 
-    def _life(self, count: int) -> int:
+    def _life(self, count: int) -> None:
         """Calls, until there were enough or the mesh is dead."""
         names = self._names()
         weights = [self._weight(each) for each in names]
@@ -153,10 +153,9 @@ class Run:
             self._one(public)
             surprised = self.report.surprised > before
             if (surprised or i % BYSTANDER_EVERY == 0) and not self._bystander():
-                return i + 1
+                return
             if surprised and not self._reopened(kill=True):
-                return i + 1
-        return count
+                return
 
     def _names(self) -> list[Public]:
         """What can be called in this house: the other meshes' names belong to other houses."""
@@ -324,7 +323,7 @@ class Run:
         member = public.member
         mesh = self.house.mesh
         if public.owner in (Mesh, AsyncMesh, ManualMesh):
-            if member in ("advance", "run") and _long(_argument(public, drawn, "seconds")):
+            if member in ("advance", "run") and _long(_argument(public, drawn, "seconds", "None")):
                 return self._elsewhere(member)
             if _long(drawn.named.get("timeout", "0")):
                 drawn.named.update(id="None", delay_ms="0")

@@ -7,8 +7,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from relaymesh.errors import DirectoryError
 from relaymesh.journal import Mirror
 from relaymesh.journal.layout import is_own_name
+from relaymesh.kernel.bounds import shown
 from relaymesh.modes import apply_modes, make_folder
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.mirroring import mirror_of
@@ -23,12 +25,18 @@ _FOLDERS = frozenset({"server", "tables"})
 
 def own_directory(path: Path, settings: MeshSettings) -> tuple[RealDisk, Mirror | None]:
     """The data directory, and its mirror if it has one; our own names in both are closed to others."""
-    make_folder(path)
-    disk = RealDisk(path)
-    mirror = mirror_of(path, disk, settings)
-    _close_to_others(path)
-    if mirror is not None:
-        _close_to_others(Path(mirror.name))
+    try:
+        make_folder(path)
+        disk = RealDisk(path)
+        mirror = mirror_of(path, disk, settings)
+        _close_to_others(path)
+        if mirror is not None:
+            _close_to_others(Path(mirror.name))
+    except OSError as error:
+        raise DirectoryError(
+            f"the directory {shown(str(path))} cannot be used: {error.strerror or error}",
+            hint="name a directory that this user may read and write, on a disk that is there",
+        ) from error
     return disk, mirror
 
 

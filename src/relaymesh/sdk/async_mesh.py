@@ -184,6 +184,7 @@ class AsyncMesh:
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery], *, durable: bool = False) -> None:
         """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
+        flag(durable, "durable")
         deliveries = checked_deliveries(deliveries, AsyncDelivery)
         tokens = [each._lease.token for each in deliveries if not each._settled]
         mark_settled(deliveries, await self._session.ack(tokens, durable=durable))

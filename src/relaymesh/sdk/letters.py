@@ -216,7 +216,7 @@ def choose(
     found = select(letters, ids=named, **{"status": None, **filters}) if named else []
     missing = named - {letter.message_id for letter in found}
     if missing:
-        raise NotFound(f"there is no dead letter of message {min(missing)!r}")
+        raise NotFound(f"there is no dead letter of message {shown(min(missing))}")
     newest: dict[tuple[str, str], DeadLetter] = {(x.receiver, x.message_id): x for x in found}
     return [*(item for item in items if isinstance(item, DeadLetter)), *newest.values()]
 

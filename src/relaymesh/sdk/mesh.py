@@ -156,6 +156,7 @@ class Mesh:
 
     def ack_many(self, deliveries: Sequence[Delivery], *, durable: bool = False) -> None:
         """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
+        flag(durable, "durable")
         deliveries = checked_deliveries(deliveries, Delivery)
         tokens = [each._lease.token for each in deliveries if not each._settled]
         mark_settled(deliveries, self._session.ack(tokens, durable=durable))

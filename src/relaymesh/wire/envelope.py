@@ -76,12 +76,13 @@ def build_envelope(
 ) -> Envelope:
     """A checked envelope. Raises `InvalidEnvelope` or `PayloadTooLarge`, naming the field."""
     data, encoding = encode_content(content, limit)
+    type = _check_type(type)
     return Envelope(
         id=check_id(id),
         sender=sender,
         content=data,
         encoding=encoding,
-        type=_check_type(type),
+        type=type,
         priority=parse_priority(priority, type),
         ttl_ms=parse_ttl(ttl),
         delay_ms=parse_delay(delay_ms)[0],
@@ -222,7 +223,7 @@ def check_text(value: Any, field: str) -> str:
 
 
 def _tags(tags: Iterable[str]) -> tuple[str, ...]:
-    if tags == ():
+    if tags.__class__ is tuple and not tags:
         return ()
     if isinstance(tags, (str, bytes)):
         raise InvalidEnvelope(f"tags must be a list of strings, not {shown(tags)}")
