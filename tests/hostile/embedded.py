@@ -224,7 +224,7 @@ class Run:
         if public.name != "ManualMesh" or "path" in drawn.named:
             drawn.named.setdefault("path", "DIRECTORY")
         if drawn.positional[:1]:
-            drawn.named.pop("path")
+            drawn.named.pop("path", None)
         made = {"Mesh": Mesh, "AsyncMesh": AsyncMesh, "ManualMesh": ManualMesh}[public.name]
         house = AsyncHouse(self._folder) if made is AsyncMesh else House()
 
@@ -445,6 +445,8 @@ class Run:
             self._shown[type(thing)] = thing
             if first or self.rng.random() < LOOK_SHARE:
                 self._look(thing)
+            if self.rng.random() < LOOK_SHARE:
+                _vandalise(thing)
 
     # -- judging
 
@@ -614,6 +616,16 @@ def _mutate(value: Any) -> None:
             value.clear()
     except Exception:
         return  # it was a hostile one
+
+
+def _vandalise(thing: Any) -> None:
+    """What a careless caller does to a value that it was given."""
+    if type(thing).__name__ == "Entry":
+        thing.priority, thing.attempts, thing.state, thing.ready_at = object(), "many", None, -1
+    for name in ("failures", "mailboxes", "by_priority"):
+        held = getattr(thing, name, None)
+        if isinstance(held, (list, dict)):
+            held.clear()
 
 
 def _shown(error: BaseException) -> str:

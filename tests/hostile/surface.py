@@ -95,8 +95,9 @@ def _members(owner: type) -> Iterator[Public]:
             continue  # of Exception, int or object
         value = inspect.getattr_static(owner, name)
         full = f"{prefix}.{name}"
-        if inside and not inspect.isfunction(value) and not isinstance(value, type):
-            yield Public(full, owner, name, "read")
+        if inside:
+            if not inspect.isfunction(value) and not isinstance(value, type):
+                yield Public(full, owner, name, "read")
             continue
         if name in ("__enter__", "__aenter__"):
             yield Public(full, owner, name, "block")

@@ -271,3 +271,18 @@ def test_any_fields_make_a_message_or_a_clear_error(item: dict[str, Any]) -> Non
         else:
             assert receipt.sequence == before
             assert len(coder.peek()) == 1
+
+
+def test_what_a_call_shows_may_be_changed_without_harm() -> None:
+    with ManualMesh() as mesh:
+        planner, coder = mesh.agent("planner"), mesh.agent("coder", max_retries=1)
+        planner.send("coder", 1, id="dies")
+        for _ in range(2):
+            coder.receive(timeout=60).nack("no", delay_ms=0)
+        planner.send("coder", 2, id="waits")
+        [shown], [dead] = coder.peek(), mesh.dead_letters()
+        shown.priority, shown.attempts, shown.ready_at = object(), "many", -1  # type: ignore[assignment]
+        dead.failures.clear()
+        assert coder.peek()[0].priority == 3
+        assert len(mesh.dead_letters()[0].failures) == 2
+        assert coder.receive(timeout=1).id == "waits"

@@ -12,6 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from relaymesh.errors import LeaseLost, MailboxFull, MeshError, UnknownRecipient
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.kernel.commands import (
@@ -337,4 +339,10 @@ def first_entries(mailbox: str, limit: int, kernel: Kernel) -> list[Entry]:
     box = kernel.state.mailboxes.get(mailbox)
     if box is None:
         raise UnknownRecipient(f"there is no mailbox {mailbox} in this mesh")
-    return list(islice(box.entries.values(), limit))
+    return [seen_from_outside(entry) for entry in islice(box.entries.values(), limit)]
+
+
+def seen_from_outside(entry: Entry) -> Entry:
+    """A copy: what a caller does to it changes nothing here."""
+    failures = None if entry.failures is None else list(entry.failures)
+    return msgspec.structs.replace(entry, failures=failures, lane=None, lease=None)

@@ -181,7 +181,8 @@ def select(
             and (until is None or when(letter.at) < until)
         )
         if fits:
-            chosen.append(DeadLetter(letter))
+            copy = msgspec.structs.replace(letter, failures=list(letter.failures))
+            chosen.append(DeadLetter(copy))  # what a caller does to it changes nothing here
     return chosen
 
 
