@@ -162,9 +162,14 @@ class Run:
         assert isinstance(journal, Tapped)
         if journal.writer._short_of_space:
             return  # asking for room would wait for this very sync
-        for _ in range(self.rng.randint(1, 3)):
-            self.clients.habits[self.rng.choice(SETTLED_IN_SYNC)]()
-            world.counts["during_sync" if writing else "during_checkpoint"] += 1
+        stopping = vars(world.core)
+        stopping["_stop_broken"] = _later  # it waits for this very sync
+        try:
+            for _ in range(self.rng.randint(1, 3)):
+                self.clients.habits[self.rng.choice(SETTLED_IN_SYNC)]()
+                world.counts["during_sync" if writing else "during_checkpoint"] += 1
+        finally:
+            del stopping["_stop_broken"]
         if writing and self._fits(journal.writer) and self.rng.random() < 0.5:
             world.core.write()
 
@@ -220,6 +225,10 @@ class Run:
             ]
         )
         return left
+
+
+def _later() -> None:
+    """A kernel that broke inside a sync: the next call finds it broken, and stops the core then."""
 
 
 def platter(files: dict[str, bytes]) -> str:
