@@ -76,6 +76,10 @@ __all__ = [
 ]
 
 
+MESSAGE_CHARACTERS_MAX = 2_000
+"""Of an error's message: it may name a value that a caller sent, whatever its length."""
+
+
 class MeshError(Exception):
     """Everything RelayMesh raises on purpose, except `Empty`."""
 
@@ -84,6 +88,8 @@ class MeshError(Exception):
     default_hint: ClassVar[str] = ""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
+        if isinstance(message, str) and len(message) > MESSAGE_CHARACTERS_MAX:
+            message = f"{message[:MESSAGE_CHARACTERS_MAX]}…"
         super().__init__(message)
         self.message = message
         self.hint = self.default_hint if hint is None else hint

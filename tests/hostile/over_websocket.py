@@ -125,7 +125,7 @@ class Client:
             frame["name"] = which if kind == "call" else self._rng.choice(list(CALLS))
             frame["arguments"] = self._arguments(frame["name"])
         if tag == "publish" and not self._protocol.binary:
-            frame["messages"] = [{**each, "to": None} for each in frame["messages"]]
+            frame["messages"] = [{**each, "to": None} for each in frame.get("messages") or ()]
         hostile = self._rng.random() < 0.75
         if hostile and tag == "call" and self._rng.random() < 0.9:
             frame["arguments"] = spoil(frame["arguments"], self._rng, self._protocol.values)

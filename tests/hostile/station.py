@@ -58,9 +58,14 @@ class Station:
         """A request that may be refused: what was done to the mailbox before is not known."""
         data = None if body is None else json.dumps(body)
         headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
-        self._connection.request(method, path, data, headers)
-        answer = self._connection.getresponse()
-        return answer.status, answer.read()
+        for _ in range(2):
+            try:
+                self._connection.request(method, path, data, headers)
+                answer = self._connection.getresponse()
+                return answer.status, answer.read()
+            except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):
+                self._connection.close()  # it was idle for too long: a client opens another
+        raise ConnectionError("the node closes every connection")
 
     def tokens(self) -> list[int]:
         """Lease tokens of deliveries that are out now."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from relaymesh.errors import MeshError
 from relaymesh.gateways.filebus.folder import Folder
@@ -12,6 +14,7 @@ from relaymesh.gateways.filebus.held import Held, Place
 from relaymesh.gateways.filebus.letter import META_BYTES_MAX
 from relaymesh.gateways.filebus.names import META, token_of
 from relaymesh.gateways.filebus.session import live_leases
+from relaymesh.kernel.bounds import TOKEN_MAX
 from relaymesh.sdk.session import Session
 
 LEASE_MS_MIN = 1_000
@@ -23,7 +26,7 @@ class DeliveryWords(msgspec.Struct, rename="camel"):
     """The part of a delivery's meta file that the gateway itself needs again."""
 
     lease_ms: int = LEASE_MS_DEFAULT
-    sequence: int | None = None
+    sequence: Annotated[int, Meta(ge=0, le=TOKEN_MAX)] | None = None
     settled: bool = False
 
 

@@ -7,6 +7,7 @@ import msgspec
 from relaymesh.errors import MeshError
 from relaymesh.gateways.filebus.names import VERDICT
 from relaymesh.gateways.filebus.tree import Tree
+from relaymesh.kernel.bounds import DURATION_MS_MAX
 from relaymesh.kernel.commands import Nack
 from relaymesh.wire.envelope import DELAY_MS_MAX
 
@@ -30,7 +31,7 @@ class Verdict(msgspec.Struct, frozen=True, rename="camel"):
     def nack(self, token: int, now: int) -> Nack:
         code = self.code[:128] or "other"
         reason = self.reason[:REASON_LENGTH_MAX]
-        until = None if self.defer_ms is None else now + _bounded(self.defer_ms)
+        until = None if self.defer_ms is None else min(now + _bounded(self.defer_ms), DURATION_MS_MAX)
         delay = None if self.delay_ms is None else _bounded(self.delay_ms)
         return Nack(token, code, reason, "", self.retryable, delay, until)
 

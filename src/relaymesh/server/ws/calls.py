@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from relaymesh.errors import InvalidEnvelope, NotFound, RateLimited
+from relaymesh.kernel.bounds import COUNT_MAX
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.server.outcome import ended_by
@@ -119,7 +120,7 @@ async def _peek(on: Operations, given: frames.Peek) -> Page:
     address = on.principal.mailbox(given.mailbox)
     if not on.principal.may_receive(address):
         on.principal.require("read")
-    look = partial(entries_page, address, max(0, given.limit), given.after)
+    look = partial(entries_page, address, min(max(0, given.limit), COUNT_MAX), given.after)
     async with on.account.long_work:
         entries, more = on.served.node.core.read(look)
         await asyncio.sleep(0)
