@@ -88,7 +88,7 @@ class MeshError(Exception):
     default_hint: ClassVar[str] = ""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        if isinstance(message, str) and len(message) > MESSAGE_CHARACTERS_MAX:
+        if message.__class__ is str and len(message) > MESSAGE_CHARACTERS_MAX:
             message = f"{message[:MESSAGE_CHARACTERS_MAX]}…"
         super().__init__(message)
         self.message = message

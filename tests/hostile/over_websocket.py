@@ -88,6 +88,7 @@ class Client:
         self.names = [f"frame {tag}" for tag in self._frames] + [f"call {name}" for name in CALLS]
         self._message = types.type_info(Message)
         self._socket: ClientConnection | None = None
+        self._opened: Any = None
         self._served: Any = None
         self._ref = 0
 
@@ -225,7 +226,7 @@ class Client:
             return self._socket
         self._drop()
         self._served = self._station.server
-        self._socket = connect(
+        self._opened = connect(
             self._served.url.replace("http", "ws") + frames.PATH,
             additional_headers={"Authorization": f"Bearer {self._station.token}"},
             subprotocols=[Subprotocol(self._protocol.subprotocol)],
@@ -235,6 +236,7 @@ class Client:
             ping_interval=None,
             max_size=None,
         )
+        self._socket = self._opened.__enter__()
         if greet:
             self._socket.send(*self._written({"op": "hello", "protocol": frames.PROTOCOL}))
             self._next(self._socket)
@@ -250,7 +252,7 @@ class Client:
     def _drop(self) -> None:
         if self._socket is not None:
             with contextlib.suppress(Exception):
-                self._socket.close()
+                self._opened.__exit__(None, None, None)
         self._socket = None
 
 
