@@ -327,6 +327,7 @@ class Run:
                 return self._elsewhere(member)
             if _long(drawn.named.get("timeout", "0")):
                 drawn.named.update(id="None", delay_ms="0")
+                drawn.positional[:1] = ["'other/quiet'"]  # a topic without subscribers has room
             return mesh
         if public.owner is not None and issubclass(public.owner, (Inbox, AsyncInbox)):
             return self._inbox(public, drawn)

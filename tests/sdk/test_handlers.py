@@ -12,6 +12,7 @@ import pytest
 
 from relaymesh import Drop, InvalidEnvelope, InvalidSettings, Reject, Retry, UnknownRecipient
 from relaymesh.sdk import pool
+from relaymesh.testing import ManualMesh
 from tests.sdk.uniform import World, Worlds, until
 
 
@@ -378,3 +379,16 @@ async def test_a_handler_of_at_most_once_runs_once_whatever_it_does(worlds: Worl
         await until(lambda: len(seen) == 3)
         await mesh.pass_time(100)
         assert sorted(seen) == [0, 1, 2]
+
+
+def test_a_subscription_that_ends_takes_no_other_handler_with_it() -> None:
+    with ManualMesh() as mesh:
+        planner, coder, handled = mesh.agent("planner"), mesh.agent("coder"), []
+        mesh.subscribe("news", "reader").handle(lambda _: mesh.unsubscribe("news", "reader") and None)
+        coder.handle(lambda delivery: handled.append(delivery.content))
+        mesh.publish("news", "the last one")
+        planner.send("coder", 1)
+        mesh.advance(1)
+        planner.send("coder", 2)
+        mesh.advance(1)
+        assert handled == [1, 2]

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import InvalidSettings, LeaseLost, MeshError, Unreachable
+from relaymesh.errors import InvalidSettings, LeaseLost, MeshError, UnknownRecipient, Unreachable
 from relaymesh.kernel.bounds import shown, whole
 from relaymesh.kernel.entry import Lease
 from relaymesh.sdk.agent import Handler, Inbox
@@ -99,7 +99,20 @@ class WorkerPool:
             if room == 0:
                 return
             route.asking = True
-        route.pull = self._mesh._session.pull(route.inbox.address, room, route.arrived)
+        try:
+            route.pull = self._mesh._session.pull(route.inbox.address, room, route.arrived)
+        except BaseException:
+            route.asking = False
+            raise
+
+    def _pull_again(self, route: Route) -> None:
+        """Ask for more. A route whose subscription has ended is dropped, and the others go on."""
+        try:
+            self._pull(route)
+        except UnknownRecipient as error:
+            with self._lock:
+                self._routes = [each for each in self._routes if each is not route]
+            log.info("a handler ends with its mailbox: %s", error)
 
     def _room_for(self, route: Route) -> int:
         """One worker is kept for every route, so that one whose handler hangs does not stop the others."""
@@ -176,7 +189,7 @@ class WorkerPool:
 
     def _run_job(self, route: Route, run: list[Delivery]) -> None:
         """One after the other. What a failure took back with it is somebody's later."""
-        self._pull(route)
+        self._pull_again(route)
         try:
             for delivery in run:
                 if delivery._held:
@@ -188,7 +201,7 @@ class WorkerPool:
                 route.in_hand -= len(run)
                 hungry = [each for each in self._routes if each.waits and each is not route]
             for each in (route, *hungry):
-                self._pull(each)
+                self._pull_again(each)
 
     def _run_one(self, route: Route, delivery: Delivery) -> None:
         """Run the handler once. The worker ends with the mesh, not with what a handler raises."""
