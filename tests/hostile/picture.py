@@ -12,6 +12,10 @@ from relaymesh.node.node import Node
 from relaymesh.wire.snapshot import decode_piece, encode_piece
 
 
+DEAD_LETTER_MS = 30 * 86_400_000
+"""How long dead letters are kept, unless settings say otherwise."""
+
+
 class Seen(msgspec.Struct, frozen=True):
     """One pending message. `held`: it was out with a receiver, whose end may have cost an attempt."""
 
@@ -107,7 +111,9 @@ def differences(before: Picture, after: Picture, *, busy: bool = False) -> list[
         ]
     for name, letter in before.letters.items():
         if name not in after.letters:
-            found.append(f"dead letter {name} is gone")
+            age_ms = after.now - letter.at
+            if age_ms < DEAD_LETTER_MS:
+                found.append(f"dead letter {name} is gone, {age_ms} ms old, of {letter.status}")
         elif after.letters[name] != letter:
             found.append(f"dead letter {name} was {letter} and is {after.letters[name]}"[:600])
     if before.agents != after.agents:
