@@ -11,7 +11,6 @@ from relaymesh.kernel.state import State
 from relaymesh.node.node import Node
 from relaymesh.wire.snapshot import decode_piece, encode_piece
 
-
 DEAD_LETTER_MS = 30 * 86_400_000
 """How long dead letters are kept, unless settings say otherwise."""
 
@@ -98,7 +97,9 @@ def differences(before: Picture, after: Picture, *, busy: bool = False) -> list[
         after = _without_handled(after)
     found = []
     for address, seen in before.mailboxes.items():
-        if after.mailboxes.get(address) != seen:
+        settings, halted, pattern = after.mailboxes.get(address, (None, [], None))
+        still = [each for each in halted if each in seen[1]]  # a message that a kill ended may halt its lane
+        if (settings, still, pattern) != seen:
             found.append(f"mailbox {address!r} was {seen} and is {after.mailboxes.get(address)}"[:600])
     for address, entries in before.entries.items():
         found += _moved(address, entries, after)

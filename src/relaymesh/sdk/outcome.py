@@ -87,9 +87,13 @@ class FailureTable:
         self.rules: Contract = {}
         if spec is None:
             return
-        if not isinstance(spec, Mapping):
-            raise InvalidSettings(f"contract must map exceptions to how they end, not {shown(spec)}")
-        for key, ending in spec.items():
+        try:
+            rows = list(spec.items())
+        except Exception:  # no mapping at all, or one that cannot be read
+            raise InvalidSettings(
+                f"contract must map exceptions to how they end, not {shown(spec)}"
+            ) from None
+        for key, ending in rows:
             code = _code(key)
             if isinstance(key, type):
                 self._classes.append((key, code))
