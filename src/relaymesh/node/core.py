@@ -43,6 +43,10 @@ LIGHT_BYTES_MAX = 65_536
 """Of a frame that may be written at once. A record has up to half a kilobyte of names, an event 9 bytes."""
 
 
+STOP_BROKEN_S = 5.0
+"""How long a broken kernel waits for a sync under way before it ends without one of its own."""
+
+
 class JournalPort(Protocol):
     """What the core needs of a journal: `relaymesh.journal.Writer`, or `NullJournal`."""
 
@@ -169,11 +173,18 @@ class Core:
         return step
 
     def _stop_broken(self) -> None:
-        """The kernel ended in the middle of a step. What was decided before is written; then all ends."""
-        try:
-            self.sync()
-        except MeshError:
-            return  # the core is dead already, and those who wait were told
+        """The kernel ended in the middle of a step. What was decided before is written; then all ends.
+
+        Not if this thread, or a disk that hangs, is in the middle of a sync: what waits is then told only.
+        """
+        if self._syncing.acquire(timeout=STOP_BROKEN_S):
+            try:
+                self.write()
+                self._sync()
+            except MeshError:
+                return  # the core is dead already, and those who wait were told
+            finally:
+                self._syncing.release()
         self.shut(self.kernel.failure)
 
     def _collect(self, step: Step) -> None:

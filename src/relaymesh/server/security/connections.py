@@ -355,6 +355,7 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
             self._pause_s = max(self._pause_s, self._connections.inflow.pause_s(bulk, now))
         if self._rest or self._turn is not None:
             self._rest += data
+            self._pause()  # uvicorn reads on when it sends a close
         else:
             self._take(data)
 
