@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -15,7 +16,7 @@ from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import Principal
 from relaymesh.server.served import Served
 from relaymesh.wire.api import ReceiptBody
-from relaymesh.wire.content import DEPTH_MAX, check_sound
+from relaymesh.wire.content import DEPTH_MAX
 from relaymesh.wire.envelope import iso
 from relaymesh.wire.pieces import PIECE_BYTES, check_fields, check_pieces, elements, is_light
 from relaymesh.wire.protocol import Incoming, parse_message
@@ -135,31 +136,27 @@ async def parsed(served: Served, account: Account, messages: Sequence[msgspec.Ra
         if left < 0 or i % TURN == TURN - 1:
             left = TURN_BYTES
             await asyncio.sleep(0)
+        parse = partial(parse_message, message, new_id=lambda: next(ids), limit=limit, ttl_ms=ttl_ms)
         try:
-            sound = size > PIECE_BYTES and await _is_sound(account, message)
-            incoming.append(
-                parse_message(message, new_id=lambda: next(ids), limit=limit, ttl_ms=ttl_ms, sound=sound)
-            )
+            incoming.append(parse() if size <= PIECE_BYTES else await _large(served, account, message, parse))
         except InvalidEnvelope as error:
             raise _at(i, messages, error) from None
     return incoming
 
 
-async def _is_sound(account: Account, message: msgspec.Raw) -> bool:
-    """Check a large message in turns: in one look if that does not take long, else in pieces."""
+async def _large(
+    served: Served, account: Account, message: msgspec.Raw, parse: Callable[..., Incoming]
+) -> Incoming:
+    """Look at a large message off the loop, in steps of a few milliseconds; what takes longer, in pieces."""
     data = bytes(message)
-    light = is_light(data)
-    await asyncio.sleep(0)
-    if light:
-        check_sound(data, what="the message", depth=DEPTH_MAX + 1)
-        await asyncio.sleep(0)
-        return True
+    if await served.off_loop(partial(is_light, data)):
+        return await served.off_loop(parse)
     async with account.long_work:
         for _ in check_fields(data, FIELDS_MAX):
             await asyncio.sleep(0)
         for _ in check_pieces(data, what="the message", depth=DEPTH_MAX + 1):
             await asyncio.sleep(0)
-    return True
+    return await served.off_loop(partial(parse, sound=True))
 
 
 def _new_ids(served: Served, count: int) -> Iterator[str]:

@@ -222,6 +222,7 @@ class NodeServer:
         failed = served.node.core.failure is not None
         await served.session.close(force=failed)
         await served.audit.close()
+        served.large.shutdown(wait=False, cancel_futures=True)
         if served.views is not None:
             served.views.close()
         if not failed:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from relaymesh.node.async_local import AsyncLocalSession
 from relaymesh.node.node import Node
@@ -13,6 +16,7 @@ from relaymesh.server.roster import Roster
 from relaymesh.server.settings import ServerSettings
 from relaymesh.store.views import Views
 
+T = TypeVar("T")
 CATCH_UP_S = 10.0
 """How long an answer from the store's tables waits for them."""
 
@@ -43,6 +47,8 @@ class Served:
     counts: WebCounts = field(default_factory=WebCounts)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the stop begins: long polls end, connections say goodbye."""
+    large: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "relaymesh-large"))
+    """Looks at large messages, one at a time, while the loop serves others."""
     roster: Roster = field(init=False)
     """Who joined, and who is there."""
     counting: Counting = field(init=False)
@@ -61,3 +67,7 @@ class Served:
     def now(self) -> int:
         """Mesh time in ms."""
         return self.node.time.now()
+
+    async def off_loop(self, look: Callable[[], T]) -> T:
+        """Look at something large in another thread. No call in it may take long: each holds the loop up."""
+        return await asyncio.get_running_loop().run_in_executor(self.large, look)

@@ -102,16 +102,22 @@ def build_envelope(
 def check_envelopes(
     envelopes: Sequence[Envelope], limit: int = PAYLOAD_BYTES_MAX, *, sound: bool = False
 ) -> None:
-    """Raise unless each of these is sound; the first that is not is named. `sound`: their JSON is."""
-    sound = sound or plainly_sound([envelope.content for envelope in envelopes if envelope.encoding == 0])
+    """Raise unless each of these is sound; the first that is not is named.
+
+    `sound`: the JSON of their content and of their `extra` is.
+    """
+    plain = sound or plainly_sound([envelope.content for envelope in envelopes if envelope.encoding == 0])
     for envelope in envelopes:
-        check_envelope(envelope, limit, sound=sound)
+        check_envelope(envelope, limit, sound=plain, sound_extra=sound)
 
 
-def check_envelope(envelope: Envelope, limit: int = PAYLOAD_BYTES_MAX, *, sound: bool = False) -> None:
+def check_envelope(
+    envelope: Envelope, limit: int = PAYLOAD_BYTES_MAX, *, sound: bool = False, sound_extra: bool = False
+) -> None:
     """Raise unless this envelope of a stranger is one that `build_envelope` could have made.
 
-    Its fields have the right types already: a decoder saw to that. `sound`: its JSON is known to be.
+    Its fields have the right types already: a decoder saw to that. `sound`, `sound_extra`: the JSON of its
+    content, or of its `extra`, is known to be sound.
     """
     id = envelope.id
     if not (0 < len(id) <= ID_LENGTH_MAX and id.isprintable()):
@@ -124,14 +130,14 @@ def check_envelope(envelope: Envelope, limit: int = PAYLOAD_BYTES_MAX, *, sound:
     elif envelope.encoding != 1:
         raise InvalidEnvelope(f"encoding must be 0 (JSON) or 1 (bytes), not {envelope.encoding}")
     if astuple(envelope)[_OPTIONS] != _NO_OPTIONS:  # most messages say nothing but their content
-        _check_options(envelope, limit)
+        _check_options(envelope, limit, sound_extra)
 
 
 _OPTIONS = slice(Envelope.__struct_fields__.index("type"), None)
 _NO_OPTIONS = astuple(Envelope("", "", b""))[_OPTIONS]
 
 
-def _check_options(envelope: Envelope, limit: int) -> None:
+def _check_options(envelope: Envelope, limit: int, sound_extra: bool) -> None:
     _check_type(envelope.type)
     parse_priority(envelope.priority)
     for field in ("ttl_ms", "delay_ms", "timestamp_ms"):
@@ -145,7 +151,7 @@ def _check_options(envelope: Envelope, limit: int) -> None:
     _tags(envelope.tags)
     _retries(envelope.max_retries)
     if envelope.extra is not None:
-        check_extra(envelope.extra, limit)
+        check_extra(envelope.extra, limit, sound=sound_extra)
 
 
 def check_id(id: Any) -> str:

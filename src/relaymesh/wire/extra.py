@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from relaymesh.errors import InvalidEnvelope
-from relaymesh.wire.content import check_json
+from relaymesh.wire.content import check_json, check_size
 from relaymesh.wire.outgoing import DeliveryOut, MessageOut, MetadataOut
 
 __all__ = [
@@ -45,10 +45,13 @@ _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 Value = TypeVar("Value")
 
 
-def check_extra(extra: bytes, limit: int) -> bytes:
-    """Raise `InvalidEnvelope` unless this is an object whose names cannot be taken for the mesh's own."""
+def check_extra(extra: bytes, limit: int, *, sound: bool = False) -> bytes:
+    """Raise `InvalidEnvelope` unless this is an object whose names cannot be taken for the mesh's own.
+
+    `sound`: it is known to be sound JSON.
+    """
     try:
-        fields = _decode_fields(check_json(extra, limit))
+        fields = _decode_fields(check_size(extra, limit) if sound else check_json(extra, limit))
     except msgspec.ValidationError:
         raise InvalidEnvelope("extra must be a JSON object") from None
     _check_names(fields, _OWN, "extra")

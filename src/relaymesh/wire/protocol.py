@@ -87,7 +87,7 @@ def parse_message(
     try:
         message = _decode_message(data)
     except msgspec.ValidationError as error:
-        message, extra = _with_unknown_fields(data, error, limit)
+        message, extra = _with_unknown_fields(data, error, limit, sound)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEnvelope(f"the message is not sound JSON: {error}") from None
     if not sound:
@@ -160,7 +160,7 @@ def _priority(given: float | str) -> int:
 
 
 def _with_unknown_fields(
-    data: bytes | Raw, error: msgspec.ValidationError, limit: int
+    data: bytes | Raw, error: msgspec.ValidationError, limit: int, sound: bool
 ) -> tuple[Message, bytes | None]:
     """The message without what this version does not know, and that: an object, its values as they came.
 
@@ -182,7 +182,7 @@ def _with_unknown_fields(
         raise InvalidEnvelope(_in_our_words(found)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise InvalidEnvelope(_in_our_words(error)) from None
-    return message, check_extra(_encode(unknown), limit) if unknown else None
+    return message, check_extra(_encode(unknown), limit, sound=sound) if unknown else None
 
 
 def _split(fields: dict[str, Raw], known: frozenset[str], where: str) -> dict[str, Any]:

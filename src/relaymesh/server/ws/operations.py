@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from msgspec.structs import astuple, force_setattr
 
@@ -117,14 +118,27 @@ class Operations:
 
     async def _check_all(self, envelopes: list[Envelope], to: str | None, size: int) -> None:
         """A large batch is checked in turns, so that others are served meanwhile."""
+        limit = self._node.payload_bytes_max
         if len(envelopes) <= TURN and size <= PIECE_BYTES:
-            self._check(envelopes, to)
+            check_envelopes(envelopes, limit)
+            self._stamp_all(envelopes, to)
             return
         async with self.account.long_work:
             for some in _in_turns(envelopes):
-                sound = await _checked_in_pieces(some)
-                self._check(some, to, sound=sound)
+                sound = await self._checked_in_pieces(some)
+                await self.served.off_loop(partial(check_envelopes, some, limit, sound=sound))
+                self._stamp_all(some, to)
+
+    async def _checked_in_pieces(self, envelopes: list[Envelope]) -> bool:
+        """Check JSON in turns, where one look at all of it would take long. Whether it was checked."""
+        texts = [envelope.content for envelope in envelopes if envelope.encoding == 0]
+        texts += [envelope.extra for envelope in envelopes if envelope.extra is not None]
+        if await self.served.off_loop(lambda: is_light(b"".join(texts))):
+            return False
+        for text in texts:
+            for _ in check_pieces(text):
                 await asyncio.sleep(0)
+        return True
 
     def _recipient(self, to: str) -> str:
         address = self._recipients.get(to)
@@ -134,15 +148,12 @@ class Operations:
             address = self._recipients[to] = self.principal.address(to, "to")
         return address
 
-    def _check(self, envelopes: list[Envelope], to: str | None, *, sound: bool = False) -> None:
-        """Sound, in the name of the credential, and such as may go from there to `to`; None is a topic.
-
-        `sound`: the content is known to be.
-        """
-        limit = self._node.payload_bytes_max
+    def _stamp_all(self, envelopes: list[Envelope], to: str | None) -> None:
+        """In the name of the credential, and such as may go from there to `to`; None is a topic."""
         senders = self._senders
-        check_envelopes(envelopes, limit, sound=sound)
         for envelope in envelopes:
+            if envelope.origin is not None:
+                raise InvalidEnvelope("origin names what an edited message was: only a redrive gives it")
             sender = senders.get(envelope.sender)
             if sender is None:
                 if len(senders) >= NAMES_MAX:
@@ -281,17 +292,6 @@ def _in_turns(envelopes: list[Envelope]) -> Iterator[list[Envelope]]:
         size += length
     if part:
         yield part
-
-
-async def _checked_in_pieces(envelopes: list[Envelope]) -> bool:
-    """Check content in turns, where one look at all of it would take long. Whether it was checked."""
-    contents = [envelope.content for envelope in envelopes if envelope.encoding == 0]
-    if is_light(b"".join(contents)):
-        return False
-    for content in contents:
-        for _ in check_pieces(content):
-            await asyncio.sleep(0)
-    return True
 
 
 def problem_of(ref: int | None, error: MeshError) -> frames.Problem:
