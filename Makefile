@@ -21,7 +21,8 @@ run: $(VENV)/.runtime ## run the demo: agents, a crash, a reclaimed lease, a dea
 	@$(BIN)/relaymesh demo
 
 test: lint $(VENV)/.browser ## lint, then every test (ARGS='-k lane' picks some, JOBS=4 runs more at once)
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not alone' $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m pytest -m alone)
 
 lint: $(VENV)/.dev ## ruff, mypy --strict and the import contracts
 	$(BIN)/ruff check .

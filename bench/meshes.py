@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CAPACITY = 4_000_000
 CAPACITY_BYTES = 4_000_000_000
-NO_CHECKPOINT = 1 << 60
+NO_CHECKPOINT = 1 << 53
 POLL_S = 0.005
 POLL_SHARE = 0.1
 """Of the time that a wait takes, at most this much is spent on asking: `stats` walks over all mailboxes."""

@@ -10,11 +10,12 @@ import pytest
 from tests.attacks.catalogue import ATTACKS
 from tests.attacks.memory import excess
 from tests.attacks.stage import Plan, Stage
-from tests.attacks.verdict import P99_MS_MAX, Latency, Seen, judged_alone, judged_together
+from tests.attacks.verdict import Latency, Seen, judged_alone, judged_together
 
 SHORT = Plan(seconds=2.0, base_s=0.5, after_s=0.2)
-NOISE = 5.0
-"""Other tests may run beside these: so many times the p99 just before an attack is allowed."""
+ALONE_MS_MAX = 300.0
+ALL_MS_MAX = 1_500.0
+"""In 2 s there are 80 trips, and the worst of them is the p99: more is allowed than at length."""
 
 
 @pytest.fixture(scope="module")
@@ -28,20 +29,22 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the node's memo
 
 
 @linux_only
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_is_not_felt_by_others(stage: Stage, name: str) -> None:
     seen = stage.attack([name])
     if reason := seen.attackers[name]["skipped"]:
         pytest.skip(reason)
-    verdict = judged_alone(name, seen, NOISE)
+    verdict = judged_alone(name, seen, ALONE_MS_MAX)
     assert verdict.broken == [], "\n".join(verdict.lines())
 
 
 @linux_only
+@pytest.mark.alone
 @pytest.mark.slow
 def test_all_attacks_at_once_are_felt_little_more_than_an_equal_load(stage: Stage) -> None:
-    verdict = judged_together(stage.attack(list(ATTACKS), control=True), P99_MS_MAX)
+    verdict = judged_together(stage.attack(list(ATTACKS), control=True), ALL_MS_MAX)
     assert verdict.broken == [], "\n".join(verdict.lines())
 
 

@@ -138,11 +138,9 @@ def judged_base(seen: Seen) -> Verdict:
     return _judged("no attack", seen)
 
 
-def judged_alone(name: str, seen: Seen, noise: float = 0.0) -> Verdict:
-    """Allowed are 100 ms, or `noise` times the p99 before the attack if that is more."""
+def judged_alone(name: str, seen: Seen, allowed_ms: float = P99_MS_MAX) -> Verdict:
     verdict = _judged(name, seen)
-    allowed = max(P99_MS_MAX, noise * seen.base.worst_p99)
-    verdict.claim(f"the victim's p99 is below {allowed:.0f} ms", seen.attacked.worst_p99 < allowed)
+    verdict.claim(f"the victim's p99 is below {allowed_ms:.0f} ms", seen.attacked.worst_p99 < allowed_ms)
     return verdict
 
 

@@ -127,11 +127,10 @@ def dev(
 
 
 def _run(call: Call, settings: ServerSettings, say: Callable[[Running], None]) -> None:
-    from relaymesh.server.memory import collected_seldom, leave_out_what_exists, map_large_blocks
+    from relaymesh.server.garbage import collected_seldom, leave_out_what_exists
     from relaymesh.server.run import event_loop  # other commands need not load a server
 
     path = call.path
-    map_large_blocks()
 
     def announce(running: Running) -> None:
         say(running)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from relaymesh.errors import InvalidSettings
 from relaymesh.journal import Disk
-from relaymesh.kernel.bounds import COUNT_MAX, SECONDS_MAX, real, shown, whole
+from relaymesh.kernel.bounds import SECONDS_MAX, TOKEN_MAX, real, shown, whole
 from relaymesh.kernel.timers import NEVER
 from relaymesh.node.clock import Latch
 from relaymesh.node.local import LocalSession
@@ -70,7 +70,7 @@ class ManualMesh(Mesh):
             place,
             settings,
             clock=_WaitingClock(self.clock, self),
-            rng=random.Random(whole(seed, "seed", -COUNT_MAX, COUNT_MAX)),
+            rng=random.Random(whole(seed, "seed", -TOKEN_MAX, TOKEN_MAX)),
             disk=disk,
             background=False,
         )

@@ -184,7 +184,10 @@ def parse_priority(priority: Any, type: str = "message") -> int:
         if named is None:
             raise InvalidEnvelope(f"priority {shown(priority)} is none of {', '.join(PRIORITY_NAMES)}")
         return named
-    return whole(priority, "priority, unless it is a name,", 1, 5, InvalidEnvelope)
+    given = None if isinstance(priority, float) else number(priority)
+    if not (isinstance(given, int) and 1 <= given <= 5):
+        raise InvalidEnvelope(f"priority must be 1 (first) to 5 (last) or a name, not {shown(priority)}")
+    return given
 
 
 def parse_delay(delay_ms: Any) -> tuple[int, str | None]:

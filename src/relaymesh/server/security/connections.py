@@ -9,6 +9,7 @@ When all are open, the oldest without a valid credential makes room for the next
 from __future__ import annotations
 
 import asyncio
+import socket
 from asyncio.transports import BaseTransport
 from collections import deque
 from collections.abc import MutableMapping
@@ -36,6 +37,8 @@ TURNED_AWAY_MAX = 16
 PIPELINE_MAX = 32
 """Requests of one connection that wait for the answers before theirs. uvicorn reads on with every answer."""
 
+CLOSE_WAIT = 8
+"""The state of a TCP connection whose other end is closed, as Linux names it."""
 FRAMES_A_TURN = 256
 """WebSocket frames of one connection that are read without a pause: one or two milliseconds' worth."""
 
@@ -402,7 +405,7 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
             return
         if self._rest:
             self._pause()
-            if self.queue.empty():
+            if self._is_free():
                 self._turn = self.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
@@ -418,7 +421,11 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
                 self.transport.resume_reading()
 
     def _has_nothing_left(self) -> bool:
-        return not self._rest and self._turn is None and self.queue.empty()
+        return not self._rest and self._turn is None and self._is_free()
+
+    def _is_free(self) -> bool:
+        """Whether nothing waits for the application. After a close it takes nothing more, and all is read."""
+        return self.queue.empty() or self.close_sent
 
     def _pause(self) -> None:
         if not self.read_paused and not self.transport.is_closing():
@@ -460,7 +467,9 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         super().resume_writing()
 
     def is_too_slow(self, now: float) -> bool:
-        """Whether a message in fragments takes too long, or the reader does."""
+        """Whether a message in fragments takes too long, or the reader does, or nobody is there any more."""
+        if self.read_paused and _has_hung_up(self.transport.get_extra_info("socket")):
+            return True
         if self._fragments_since is not None:
             received = sum(map(len, self.frames))
             allowed = self._settings.body_seconds + received / self._settings.body_rate_min
@@ -475,6 +484,17 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         self.frames, self._rest = [], b""
         self.conn.fail(code, reason)
         self.handle_parser_exception()
+
+
+def _has_hung_up(connection: Any) -> bool:
+    """Whether the client closed a connection that is not read now: reading would tell, and must wait."""
+    if connection is None or not hasattr(socket, "TCP_INFO"):
+        return False
+    try:
+        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
+    except OSError:
+        return True
+    return bool(info[0] == CLOSE_WAIT)
 
 
 async def _turned_away(

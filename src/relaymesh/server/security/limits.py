@@ -61,7 +61,7 @@ class SecuritySettings:
     body_seconds: float = 10.0
     body_rate_min: int = 16_384
     bodies_bytes_max: int = 268_435_456
-    credential_bytes_max: int = 67_108_864
+    credential_bytes_max: int = 33_554_432
     kept_bytes_max: int = 536_870_912
     write_seconds: float = 30.0
     write_buffer_bytes_max: int = 67_108_864

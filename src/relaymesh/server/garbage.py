@@ -1,29 +1,20 @@
-"""The memory of a process that serves a node.
+"""The garbage collector of a process that serves a node: full collections are rare, and look at little.
 
-Garbage: a full collection visits every container object while nothing else runs: with 10,000 mailboxes or
+A full collection visits every container object while nothing else runs: with 10,000 mailboxes or
 4,000 connections that takes 100 ms and more. With Python's defaults the objects of one client bring it about
 again and again. A node's state has no cycles; connections and tasks have, and what is left of them is
 collected. `THRESHOLDS`: as in `gc.set_threshold`. A full collection comes after about a million more objects
 were made than freed, in place of 70,000; until then the cycles of closed connections may take up to about
 150 MB.
-
-Large blocks: glibc takes large blocks from the heap once some were freed, where they leave holes that the
-system never gets back. A fixed threshold lets each be mapped by itself, and go when it is freed.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 THRESHOLDS = (10_000, 10, 10)
-LARGE_BLOCK_BYTES = 1_048_576
-"""Blocks from here on are mapped by themselves. A batch of 100 messages is far below."""
-_M_MMAP_THRESHOLD = -3
-"""mallopt(3)."""
 
 
 @contextmanager
@@ -42,13 +33,3 @@ def collected_seldom() -> Iterator[None]:
 def leave_out_what_exists() -> None:
     """What was loaded or restored stays: collections need not visit it. References still free it."""
     gc.freeze()
-
-
-def map_large_blocks() -> bool:
-    """Let large blocks go back to the system when they are freed. Whether the C library took it."""
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        return bool(ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES))
-    except (OSError, AttributeError):  # not glibc
-        return False
