@@ -16,6 +16,8 @@ SHORT = Plan(seconds=2.0, base_s=0.5, after_s=0.2)
 ALONE_MS_MAX = 300.0
 ALL_MS_MAX = 1_500.0
 """In 2 s there are 80 trips, and the worst of them is the p99: more is allowed than at length."""
+ALL_EXCESS_MAX = 1 << 30
+"""Beside counted mail, with all attacks at once: twice what is wanted at length."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def test_an_attack_is_not_felt_by_others(stage: Stage, name: str) -> None:
 @pytest.mark.slow
 def test_all_attacks_at_once_are_felt_little_more_than_an_equal_load() -> None:
     with Stage(SHORT) as fresh:
-        verdict = judged_together(fresh.attack(list(ATTACKS), control=True), ALL_MS_MAX)
+        verdict = judged_together(fresh.attack(list(ATTACKS), control=True), ALL_MS_MAX, ALL_EXCESS_MAX)
     assert verdict.broken == [], "\n".join(verdict.lines())
 
 

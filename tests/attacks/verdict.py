@@ -144,10 +144,10 @@ def judged_alone(name: str, seen: Seen, allowed_ms: float = P99_MS_MAX) -> Verdi
     return verdict
 
 
-def judged_together(seen: Seen, floor_ms: float = 0.0) -> Verdict:
+def judged_together(seen: Seen, floor_ms: float = 0.0, excess_max: int = EXCESS_BYTES_MAX) -> Verdict:
     """`floor_ms` is allowed in any case: a short run has too few samples for a ratio of small figures."""
     assert seen.control is not None
-    verdict = _judged("all at once", seen)
+    verdict = _judged("all at once", seen, excess_max)
     beside = seen.control.worst_p99
     verdict.claim(
         f"the victim's p99 is at most {TIMES_MAX:g} times {beside:.0f} ms, that beside an equal load",
@@ -156,14 +156,14 @@ def judged_together(seen: Seen, floor_ms: float = 0.0) -> Verdict:
     return verdict
 
 
-def _judged(name: str, seen: Seen) -> Verdict:
+def _judged(name: str, seen: Seen, excess_max: int = EXCESS_BYTES_MAX) -> Verdict:
     verdict = Verdict(name, seen)
     for attacker, did in seen.attackers.items():
         verdict.claim(f"{attacker} attacked", did["bytes"] > 0 or bool(did["skipped"]))
     verdict.claim("nothing of the victim is refused", not seen.errors)
     verdict.claim(
-        f"the node holds at most {EXCESS_BYTES_MAX >> 20} MiB beside counted mail",
-        max(seen.excess_bytes, seen.after_bytes) < EXCESS_BYTES_MAX,
+        f"the node holds at most {excess_max >> 20} MiB beside counted mail",
+        max(seen.excess_bytes, seen.after_bytes) < excess_max,
     )
     verdict.claim("the node answers when the attackers are gone", seen.answers)
     return verdict
