@@ -15,6 +15,7 @@ import msgspec
 from relaymesh.errors import InvalidEnvelope, InvalidSettings, InvalidValue
 from relaymesh.kernel.bounds import (
     ADDRESS_LENGTH_MAX,
+    BYTES_MAX,
     CODE_LENGTH_MAX,
     DURATION_MS_MAX,
     LEASE_MS_MAX,
@@ -133,6 +134,9 @@ class Subscribe(Command):
         self.pattern = _address(self.pattern, "topic pattern")
         self.mailbox = _address(self.mailbox)
         _check_settings(self.settings)
+        self.owner = text(self.owner, "owner", 0, ADDRESS_LENGTH_MAX)
+        self.budget = whole(self.budget, "budget", 0, BYTES_MAX)
+        flag(self.may_reject, "may_reject")
 
 
 class Unsubscribe(Command):

@@ -17,10 +17,10 @@ from relaymesh.errors import JournalDamaged
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.dedup import Seen, each_of
 from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry, Grant, Lease
-from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.mailbox import Counters, Mailbox
 from relaymesh.kernel.parcel import Parcel, sequences_of
-from relaymesh.kernel.records import Failure
+from relaymesh.kernel.records import Failure, failures_size
 from relaymesh.kernel.registration import Registration
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.state import State
@@ -194,14 +194,17 @@ class Snapshot:
         yield self._head
         yield from self._mailboxes
         for mailbox, sequences in self._entries:
-            entries = (self._as_it_was(mailbox, sequence) for sequence in sequences)
-            for part in _portions(entries):
-                yield EntriesPiece(mailbox.address, part)
+            for start in range(0, len(sequences), PIECE_SIZE):
+                part = sequences[start : start + PIECE_SIZE]
+                entries = [self._as_it_was(mailbox, sequence) for sequence in part]
+                for portion in _portions(entries):
+                    yield EntriesPiece(mailbox.address, portion)
         seen = each_of(self._seen)
         while ids := list(islice(seen, PIECE_SIZE)):
             yield SeenPiece(ids)
-        for letters in _portions(iter(self._letters)):
-            yield LettersPiece(letters)
+        for start in range(0, len(self._letters), PIECE_SIZE):
+            for letters in _portions(self._letters[start : start + PIECE_SIZE]):
+                yield LettersPiece(letters)
         for start in range(0, len(self._agents), PIECE_SIZE):
             yield AgentsPiece(self._agents[start : start + PIECE_SIZE])
 
@@ -215,19 +218,18 @@ class Snapshot:
             self._state.keep = None
 
 
-def _portions(parts: Iterator[Kept]) -> Iterator[list[Kept]]:
-    """Up to `PIECE_SIZE` of them at a time, and no more once they have `PIECE_BYTES`."""
+def _portions(parts: list[Kept]) -> Iterator[list[Kept]]:
+    """The parts of one piece; several portions, each of about `PIECE_BYTES`, if they are large."""
+    failures = sum([failures_size(part.failures) for part in parts if part.failures])
+    if size_of([part.envelope for part in parts]) + failures <= PIECE_BYTES:
+        yield parts
+        return
     portion: list[Kept] = []
     size = 0
     for part in parts:
         portion.append(part)
-        envelope = part.envelope
-        size += len(envelope.content)
-        if envelope.extra is not None:
-            size += len(envelope.extra)
-        if part.failures:
-            size += sum([len(failure.stack) for failure in part.failures])
-        if size >= PIECE_BYTES or len(portion) == PIECE_SIZE:
+        size += part.envelope.size + failures_size(part.failures)
+        if size >= PIECE_BYTES:
             yield portion
             portion, size = [], 0
     if portion:

@@ -144,32 +144,29 @@ class Core:
         if now >= self.timer_at:
             self.on_due(now)
         try:
-            step = self._decide(command, now)
+            with self._lock:
+                self._check_alive()
+                step = self.kernel.step(command, now)
+                if step.records:
+                    self._collect(step)
+                if step.delivered is not None:
+                    self._tickets.extend([_addressed(delivered) for delivered in step.delivered])
+                if step.freed and self._room_latches:
+                    latches, self._room_latches = self._room_latches, []
+                    for open_latch in latches:
+                        open_latch()
+                next_at = self.kernel.next_event_at
+                if next_at < self.timer_at:
+                    self.timer_at = (
+                        next_at  # so that `on_due` comes before it, also if housekeeping sleeps on
+                    )
+                    self.on_timer()
         except BaseException:
             if self.kernel.broken:
                 self._stop_broken()
             raise
         if step.ended is not None or step.arrived is not None or step.moved is not None:
             log_step(step)
-        return step
-
-    def _decide(self, command: Command, now: int) -> Step:
-        with self._lock:
-            self._check_alive()
-            step = self.kernel.step(command, now)
-            if step.records:
-                self._collect(step)
-                self.through = self.kernel.state.sequence
-            if step.delivered is not None:
-                self._tickets.extend([_addressed(delivered) for delivered in step.delivered])
-            if step.freed and self._room_latches:
-                latches, self._room_latches = self._room_latches, []
-                for open_latch in latches:
-                    open_latch()
-            next_at = self.kernel.next_event_at
-            if next_at < self.timer_at:
-                self.timer_at = next_at  # so that `on_due` comes before it, also if housekeeping sleeps on
-                self.on_timer()
         return step
 
     def _stop_broken(self) -> None:
@@ -190,6 +187,7 @@ class Core:
     def _collect(self, step: Step) -> None:
         self._records.extend(step.records)
         self._encoded.extend(step.encoded)
+        self.through = self.kernel.state.sequence
         if self._project is not None:
             base = step.base
             for record, detail in zip(step.records, step.details, strict=True):

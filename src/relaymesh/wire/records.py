@@ -84,6 +84,8 @@ def encode_record(record: AnyRecord) -> bytes:
 
 def join_records(encoded: Sequence[bytes]) -> bytes:
     """The payload of a frame, from records that were encoded one by one."""
+    if len(encoded) == 1:
+        return b"\x91" + encoded[0]  # as `_array_head` has it, for the commit of one message
     return b"".join((_array_head(len(encoded)), *encoded))
 
 
