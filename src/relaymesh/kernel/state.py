@@ -135,7 +135,6 @@ class State:
         self.leases = {}
         self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock(self.leases)
         self.wakes = Wakes()
-        self.charges.count(self.letters, self.mailboxes.values())
         for mailbox in self.mailboxes.values():
             mailbox.entries.unpack()
             for entry in mailbox.entries.values():
@@ -149,6 +148,7 @@ class State:
             mailbox.rebuild()
             mailbox.limit_anew()
             self.expiry.add(mailbox, list(mailbox.entries.values()))
+        self.charges.count(self.letters, self.mailboxes.values())  # last: parcels are unpacked by now
 
     def _index(self, lease: Lease) -> None:
         self.leases[lease.token] = lease
