@@ -88,6 +88,8 @@ class Batch:
 
 def _count(messages: Any) -> int:
     """How many messages a batch has. A text and a dict are no batches."""
+    if messages.__class__ is list:
+        return len(messages)
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes, bytearray)):
         raise InvalidEnvelope(f"messages must be a list of dicts, not {shown(messages)}")
     try:
