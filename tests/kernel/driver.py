@@ -24,10 +24,10 @@ from relaymesh.kernel.commands import (
     Tick,
 )
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.decision import Encode
+from relaymesh.kernel.decision import Encoders
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.kernel import PLAIN_ENCODERS, Kernel
 from relaymesh.kernel.mailbox import Mailbox, Waiter
 from relaymesh.kernel.records import AnyRecord
 from relaymesh.kernel.settings import MailboxSettings
@@ -70,16 +70,16 @@ class Driver:
         chance: float = 0.0,
         state: State | None = None,
         now: int = NOON,
-        encode: Encode = msgspec.msgpack.encode,
+        encoders: Encoders = PLAIN_ENCODERS,
     ) -> None:
         self.chance = chance
-        self.encode = encode
+        self.encoders = encoders
         self.now = now
         self.records: list[AnyRecord] = []
         self.start(state)
 
     def start(self, state: State | None = None) -> Step:
-        self.kernel = Kernel(lambda: self.chance, state, self.encode)
+        self.kernel = Kernel(lambda: self.chance, state, self.encoders)
         return self.do(Start(self.kernel.state.epoch + 1))
 
     def do(self, command: Command) -> Step:

@@ -8,7 +8,7 @@ from relaymesh.errors import Closed
 from relaymesh.kernel.commands import Command, Nack, Receive, Stop, Tick
 from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.records import AnyRecord
-from relaymesh.wire.records import encode_record
+from relaymesh.wire.records import ENCODERS
 from tests.kernel.driver import Driver, replay
 from tests.kernel.durable import durable
 
@@ -74,7 +74,7 @@ def test_a_record_that_cannot_be_written_changes_nothing_and_stops_the_kernel() 
 
 
 def test_a_record_of_a_rare_kind_is_read_back_before_it_is_applied() -> None:
-    mesh = Driver(encode=encode_record)
+    mesh = Driver(encoders=ENCODERS)
     box = mesh.agent()
     mesh.send(box, "m")
     (lease,) = mesh.receive(box)

@@ -92,7 +92,11 @@ def _written(bound: float) -> str:
 
 def patience(timeout: Any) -> float | None:
     """How many seconds a caller waits; None is for ever."""
-    return None if timeout is None else seconds(timeout, "timeout")
+    if timeout is None:
+        return None
+    if timeout.__class__ is int and 0 <= timeout <= SECONDS_MAX:
+        return timeout
+    return seconds(timeout, "timeout")
 
 
 def number(value: Any) -> int | float | None:

@@ -85,10 +85,18 @@ class Charges:
         """Entries of a mailbox, together of this size. Live only."""
         payer: str | None = mailbox.payer
         if not payer:
-            one = len(entries) == 1
-            payer = payer_of(entries[0].envelope, mailbox.address, "") if one else one_sender(entries)
+            if len(entries) == 1:
+                envelope = entries[0].envelope
+                payer = mailbox.address if envelope.type in CONTROL_TYPES else envelope.sender
+            else:
+                payer = one_sender(entries)
         if payer is not None:
-            self.add(payer, sign * (size + len(entries) * MESSAGE_BYTES))
+            by_payer = self._by_payer
+            left = by_payer.get(payer, 0) + sign * (size + len(entries) * MESSAGE_BYTES)
+            if left:
+                by_payer[payer] = left
+            else:
+                by_payer.pop(payer, None)
             return
         for entry in entries:
             payer = payer_of(entry.envelope, mailbox.address, "")

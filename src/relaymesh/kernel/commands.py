@@ -184,12 +184,17 @@ class Receive(Command):
         if self.mailbox.__class__ is not str:
             self.mailbox = _address(self.mailbox)
         waiter = self.waiter
-        waiter.max = whole(waiter.max, "the number of deliveries to receive", 0, RECEIVE_MAX)
-        waiter.lease_ms = whole(waiter.lease_ms, "lease_ms", 0, LEASE_MS_MAX)
-        waiter.holder = text(waiter.holder, "holder", 1, ADDRESS_LENGTH_MAX)
+        most, lease_ms, holder = waiter.max, waiter.lease_ms, waiter.holder
+        if most.__class__ is not int or not 0 <= most <= RECEIVE_MAX:
+            waiter.max = whole(most, "the number of deliveries to receive", 0, RECEIVE_MAX)
+        if lease_ms.__class__ is not int or not 0 <= lease_ms <= LEASE_MS_MAX:
+            waiter.lease_ms = whole(lease_ms, "lease_ms", 0, LEASE_MS_MAX)
+        if holder.__class__ is not str or not holder.isascii() or not 1 <= len(holder) <= ADDRESS_LENGTH_MAX:
+            waiter.holder = text(holder, "holder", 1, ADDRESS_LENGTH_MAX)
         if waiter.correlation_id is not None:
             waiter.correlation_id = _correlation(waiter.correlation_id)
-        flag(waiter.remote, "remote")
+        if waiter.remote is not False:
+            flag(waiter.remote, "remote")
 
 
 class Forgo(Command):
@@ -231,7 +236,8 @@ class Ack(Command):
 
     def __post_init__(self) -> None:
         _check_tokens(self.tokens)
-        flag(self.drop, "drop")
+        if self.drop is not False:
+            flag(self.drop, "drop")
 
 
 class Nack(Command):
@@ -378,7 +384,9 @@ def _check_groups(groups: Any) -> None:
     for address, envelopes in groups:
         if address.__class__ is not str:
             raise InvalidEnvelope(f"a recipient must be a string, not {shown(address)}")
-        _check_envelopes(envelopes)
+        for envelope in envelopes:
+            if envelope.__class__ is not Envelope:
+                _check_envelopes(envelopes)
 
 
 def _check_envelopes(envelopes: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import msgspec
 
 from relaymesh.errors import UnknownRecipient
 from relaymesh.kernel.address import name_of
@@ -12,7 +14,8 @@ from relaymesh.kernel.records import AnyRecord
 from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Ended, Step
 
-Encode = Callable[[AnyRecord], bytes]
+Encoders = Mapping[type, Callable[[AnyRecord], bytes]]
+"""How to make the bytes of a record, by its type."""
 
 
 class Unwritable(Exception):
@@ -23,19 +26,14 @@ class Unwritable(Exception):
         super().__init__(f"the record {type(record).__name__} of {of} cannot be written ({error!r})")
 
 
-class Decision:
+class Decision(msgspec.Struct, eq=False, gc=False):
     """Passed to every function that decides. `emit` is the only way to change durable state."""
 
-    __slots__ = ("chance", "encode", "now", "state", "step")
-
-    def __init__(
-        self, state: State, step: Step, now: int, chance: Callable[[], float], encode: Encode
-    ) -> None:
-        self.state = state
-        self.step = step
-        self.now = now
-        self.chance = chance
-        self.encode = encode
+    state: State
+    step: Step
+    now: int
+    chance: Callable[[], float]
+    encoders: Encoders
 
     def emit(self, record: AnyRecord) -> Any:
         """Encode the record, apply it and keep it for the journal. Returns `apply`'s detail.
@@ -43,13 +41,14 @@ class Decision:
         Encoded first: a record that cannot be written must not change the state.
         """
         try:
-            encoded = self.encode(record)
+            encoded = self.encoders[record.__class__](record)
         except Exception as error:
             raise Unwritable(record, error) from error
         detail = self.state.apply(record)
-        self.step.encoded.append(encoded)
-        self.step.records.append(record)
-        self.step.details.append(detail)
+        step = self.step
+        step.encoded.append(encoded)
+        step.records.append(record)
+        step.details.append(detail)
         return detail
 
     def after_write(self) -> None:

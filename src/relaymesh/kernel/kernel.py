@@ -11,7 +11,7 @@ journal will ever see: the kernel then refuses every further step, and a restart
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -45,7 +45,7 @@ from relaymesh.kernel.commands import (
     Unexpect,
     Unsubscribe,
 )
-from relaymesh.kernel.decision import Decision, Encode, Unwritable
+from relaymesh.kernel.decision import Decision, Encoders, Unwritable
 from relaymesh.kernel.records import AnyRecord
 from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Step
@@ -88,18 +88,21 @@ DECISIONS: dict[type[Command], Callable[[Decision, Any], Any]] = {
 }
 
 
+PLAIN_ENCODERS: Encoders = dict.fromkeys(get_args(AnyRecord), msgspec.msgpack.encode)
+
+
 class Kernel:
     """One partition's state machine. `chance` gives uniform numbers in [0, 1) for jitter.
 
-    `encode` makes the bytes of a record, before it is applied.
+    `encoders` make the bytes of a record, before it is applied.
     """
 
     def __init__(
-        self, chance: Callable[[], float], state: State | None = None, encode: Encode = msgspec.msgpack.encode
+        self, chance: Callable[[], float], state: State | None = None, encoders: Encoders = PLAIN_ENCODERS
     ) -> None:
         self.state = State() if state is None else state
         self.chance = chance
-        self.encode = encode
+        self.encoders = encoders
         self._now = self.state.now
         self._broken: BaseException | None = None
 
@@ -115,7 +118,7 @@ class Kernel:
         decide = DECISIONS[command.__class__]
         now = self._now = max(now, self._now, state.now)
         step = Step(state.sequence, [], [], [])
-        decision = Decision(state, step, now, self.chance, self.encode)
+        decision = Decision(state, step, now, self.chance, self.encoders)
         try:
             lifecycle.let_time_pass(decision)
             step.written = step.synced = 0

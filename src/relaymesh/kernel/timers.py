@@ -2,6 +2,8 @@
 
 The first three delete lazily: what is settled stays in its structure until its time comes, or until it
 outnumbers the rest and is swept out. They hold names, never entries: what is settled is freed.
+
+Each has `next`, the time of its first item: an attribute, because every step looks at it.
 """
 
 from __future__ import annotations
@@ -24,17 +26,19 @@ SWEEP_MIN = 4_096
 class DueTimes:
     """Delayed entries by the time they may next be delivered; equal times in send order."""
 
-    __slots__ = ("_gone", "_heap", "_ties")
+    __slots__ = ("_gone", "_heap", "_ties", "next")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, Mailbox]] = []
         """Ready time, sequence, tie, mailbox."""
+        self.next = NEVER
         self._ties = 0
         self._gone = 0
 
     def add(self, mailbox: Mailbox, entry: Entry) -> None:
         self._ties += 1
         heappush(self._heap, (entry.ready_at, entry.sequence, self._ties, mailbox))
+        self.next = self._heap[0][0]
 
     def gone(self, count: int) -> None:
         """So many entries that stand here no longer wait: they are settled, or were forced."""
@@ -43,14 +47,12 @@ class DueTimes:
             self._heap = [item for item in self._heap if _waiting(item[3], item[1], item[0]) is not None]
             heapify(self._heap)
             self._gone = 0
-
-    @property
-    def next(self) -> int:
-        return self._heap[0][0] if self._heap else NEVER
+            self.next = self._heap[0][0] if self._heap else NEVER
 
     def pop_due(self, now: int) -> Iterator[tuple[Mailbox, Entry]]:
         while self._heap and self._heap[0][0] <= now:
             when, sequence, _, mailbox = heappop(self._heap)
+            self.next = self._heap[0][0] if self._heap else NEVER
             entry = _waiting(mailbox, sequence, when)
             if entry is None:
                 self._gone -= 1
@@ -72,12 +74,13 @@ def _waiting(mailbox: Mailbox, sequence: int, when: int) -> Entry | None:
 class Expiry:
     """Entries with a TTL, in buckets of about a second each, by the time a bucket is over."""
 
-    __slots__ = ("_buckets", "_held", "_keys", "_settled")
+    __slots__ = ("_buckets", "_held", "_keys", "_settled", "next")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[Mailbox, list[int]]] = {}
         """Sequences, by mailbox, by the number of the bucket."""
         self._keys: list[int] = []
+        self.next = NEVER
         self._held = 0
         self._settled = 0
 
@@ -107,6 +110,7 @@ class Expiry:
         if by_mailbox is None:
             by_mailbox = self._buckets[key] = {}
             heappush(self._keys, key)
+            self._look()
         return by_mailbox.setdefault(mailbox, [])
 
     def settled(self, count: int) -> None:
@@ -126,6 +130,7 @@ class Expiry:
                     self._held += len(kept)
         self._buckets = buckets
         self._keys = sorted(buckets)
+        self._look()
 
     @staticmethod
     def passed(entry: Entry, now: int) -> bool:
@@ -133,9 +138,8 @@ class Expiry:
         expires = entry.expires_at
         return bool(expires) and (expires >> EXPIRY_BUCKET_BITS) + 1 << EXPIRY_BUCKET_BITS <= now
 
-    @property
-    def next(self) -> int:
-        return self._keys[0] << EXPIRY_BUCKET_BITS if self._keys else NEVER
+    def _look(self) -> None:
+        self.next = self._keys[0] << EXPIRY_BUCKET_BITS if self._keys else NEVER
 
     def pop_expired(self, now: int) -> list[tuple[Mailbox, list[Entry]]]:
         """What waits in the buckets that are over, once each. A leased entry is looked at when it returns."""
@@ -147,6 +151,7 @@ class Expiry:
                     entry = mailbox.entries.look(sequence)
                     if entry is not None and entry.state != LEASED:
                         expired.setdefault(mailbox, {})[sequence] = mailbox.entries[sequence]
+        self._look()
         return [(mailbox, list(entries.values())) for mailbox, entries in expired.items()]
 
     def __len__(self) -> int:
@@ -156,13 +161,14 @@ class Expiry:
 class LeaseClock:
     """Grants, and leases that were extended, by their deadlines."""
 
-    __slots__ = ("_heap", "_leases", "_limit", "_ties")
+    __slots__ = ("_heap", "_leases", "_limit", "_ties", "next")
 
     def __init__(self, leases: dict[int, Lease]) -> None:
         self._leases = leases
         """The state's own, by token: what is not there is held no longer."""
         self._heap: list[tuple[int, int, Grant | int]] = []
         """Deadline, tie, and a grant or the token of a lease."""
+        self.next = NEVER
         self._ties = 0
         self._limit = SWEEP_MIN
 
@@ -183,6 +189,7 @@ class LeaseClock:
             self._limit = max(SWEEP_MIN, 2 * len(heap))
         self._ties += 1
         heappush(heap, (deadline, self._ties, item))
+        self.next = heap[0][0]
 
     def _held(self, deadline: int, item: Grant | int) -> bool:
         """Whether the item may have a lease that runs out at that deadline."""
@@ -190,10 +197,6 @@ class LeaseClock:
             return item.held > 0
         lease = self._leases.get(item)
         return lease is not None and lease.deadline == deadline
-
-    @property
-    def next(self) -> int:
-        return self._heap[0][0] if self._heap else NEVER
 
     def pop_expired(self, now: int) -> list[Lease]:
         """Leases whose deadline has come, in the order of their deadlines."""
@@ -205,6 +208,7 @@ class LeaseClock:
                 lease = self._leases.get(token)
                 if lease is not None and lease.deadline == deadline:
                     expired.append(lease)
+        self.next = self._heap[0][0] if self._heap else NEVER
         return expired
 
     def __len__(self) -> int:

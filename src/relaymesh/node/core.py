@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
@@ -126,7 +127,9 @@ class Core:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._syncing = threading.Lock()
-        self._process = os.getpid()
+        self.forked = False
+        """Whether this is a forked child's copy: its threads are gone, its locks may be held for ever."""
+        _cores.add(self)
         self._records: list[AnyRecord] = []
         self._encoded: list[bytes] = []
         self._projections: list[Projection] = []
@@ -139,13 +142,15 @@ class Core:
 
     def submit(self, command: Command) -> Step:
         """Decide a command. Nothing of it is durable yet: `commit` the step, or wait with a ticket."""
-        self._check_usable()
+        if self.failure is not None:
+            self._refuse()
         now = self.time.now()
         if now >= self.timer_at:
             self.on_due(now)
         try:
             with self._lock:
-                self._check_alive()
+                if self.failure is not None:  # it came while this thread waited
+                    self._refuse()
                 step = self.kernel.step(command, now)
                 if step.records:
                     self._collect(step)
@@ -197,18 +202,21 @@ class Core:
     def when_room(self, open_latch: Callable[[], None]) -> None:
         """Call back once, when a mailbox has got room."""
         with self._lock:
-            self._check_alive()
+            if self.failure is not None:
+                self._refuse()
             self._room_latches.append(open_latch)
 
     def read(self, look: Callable[[Kernel], Any]) -> Any:
         """Look at the state. What is seen may not be durable yet: see `observe`."""
-        self._check_usable()
+        if self.failure is not None:
+            self._refuse()
         with self._lock:
             return look(self.kernel)
 
     def observe(self, look: Callable[[Kernel], Any]) -> tuple[Any, int]:
         """Look at the state, and learn the sequence that must be durable before the answer may leave."""
-        self._check_usable()
+        if self.failure is not None:
+            self._refuse()
         with self._lock:
             return look(self.kernel), self.through
 
@@ -236,8 +244,9 @@ class Core:
                     if self.synced < synced:
                         self._write_through(synced)
                         self._sync()
-        self._write_through(written)
-        if written > self.synced:
+        if self.written < written:
+            self._write_through(written)
+        if written > self.synced and not self.idle_sync_asked:
             self.ask_idle_sync()
 
     def _write_through(self, written: int) -> None:
@@ -272,7 +281,8 @@ class Core:
         if self._syncing.locked() or not self._writing.acquire(blocking=False):
             return False
         try:
-            self._check_usable()
+            if self.failure is not None:
+                self._refuse()
             with self._lock:
                 if not _are_light(self._records) or self.journal.at_hand < LIGHT_BYTES_MAX:
                     return False
@@ -293,7 +303,8 @@ class Core:
             self._sync()
 
     def _write(self) -> None:
-        self._check_usable()
+        if self.failure is not None:
+            self._refuse()
         with self._lock:
             taken = self._take()
         self._write_frame(*taken)
@@ -322,7 +333,8 @@ class Core:
             self._hand_over()
 
     def _sync(self) -> None:
-        self._check_usable()
+        if self.failure is not None:
+            self._refuse()
         try:
             self.synced = self.journal.sync()
         except Exception as error:
@@ -352,7 +364,8 @@ class Core:
     def wait_for(self, ticket: Ticket) -> None:
         """Release the ticket when the marks have passed it; somebody else moves them."""
         with self._lock:
-            self._check_alive()
+            if self.failure is not None:
+                self._refuse()
             self._tickets.append(ticket)
 
     def passed(self, written: int, synced: int) -> bool:
@@ -376,7 +389,8 @@ class Core:
     def snapshot(self) -> Snapshot:
         """A snapshot at a sequence that lies between two frames."""
         with self._writing:
-            self._check_usable()
+            if self.failure is not None:
+                self._refuse()
             with self._lock:
                 taken = self._take()
                 snapshot = Snapshot(self.kernel.state)
@@ -395,19 +409,10 @@ class Core:
 
     # -- ends ---------------------------------------------------------------------------------
 
-    @property
-    def forked(self) -> bool:
-        """Whether this is a forked child's copy: its threads are gone, its locks may be held for ever."""
-        return self._process != os.getpid()
-
-    def _check_usable(self) -> None:
-        if self._process != os.getpid():
-            raise Closed("this mesh belongs to the process that opened it, and this one was forked from it")
-        self._check_alive()
-
-    def _check_alive(self) -> None:
-        if self.failure is not None:
-            raise type(self.failure)(self.failure.message, hint=self.failure.hint)
+    def _refuse(self) -> NoReturn:
+        """Tell a caller why the core is dead. No lock is taken: in a forked child it may be held for ever."""
+        assert self.failure is not None
+        raise type(self.failure)(self.failure.message, hint=self.failure.hint)
 
     def _die(self, error: BaseException) -> MeshError:
         """The journal failed: nobody waits any longer, and the outcome of what was pending is unknown."""
@@ -449,7 +454,9 @@ def _are_light(records: list[AnyRecord]) -> bool:
 def marks_of(step: Step) -> tuple[int, int]:
     """What must be written and synced before everything this step does has left."""
     written, synced = step.written, step.synced
-    for delivered in step.delivered or ():
+    if step.delivered is None:
+        return written, synced
+    for delivered in step.delivered:
         written = max(written, delivered.written)
         synced = max(synced, delivered.synced)
     return written, synced
@@ -467,6 +474,22 @@ def _addressed(delivered: Delivered) -> Receiver:
 def _release_here(released: list[tuple[Ticket, MeshError | None]]) -> None:
     for ticket, error in released:
         ticket.release(error)
+
+
+_cores: weakref.WeakSet[Core] = weakref.WeakSet()
+
+
+def _end_forked() -> None:
+    """In a forked child: every mesh of the parent is dead here. Once a fork, not at every call."""
+    for core in _cores:
+        core.forked = True
+        core.failure = Closed(
+            "this mesh belongs to the process that opened it, and this one was forked from it"
+        )
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_end_forked)
 
 
 def _nothing() -> None:

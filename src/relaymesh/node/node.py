@@ -30,7 +30,7 @@ from relaymesh.node.retention import drop_old_segments
 from relaymesh.node.rng import Rng, system_rng
 from relaymesh.node.settings import MeshSettings
 from relaymesh.wire.ids import IdMint, made_otherwise
-from relaymesh.wire.records import encode_record
+from relaymesh.wire.records import ENCODERS
 from relaymesh.wire.snapshot import encode_piece
 
 log = logging.getLogger("relaymesh.node")
@@ -89,7 +89,7 @@ class Node:
         self.store = self.opened.store if self.opened else None
         self.projector = self._projector(background)
         self.core = Core(
-            Kernel(self.rng.random, state, encode_record),
+            Kernel(self.rng.random, state, ENCODERS),
             journal,
             self.time,
             waits_for_sync=settings.durability == "synced",

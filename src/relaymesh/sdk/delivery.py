@@ -177,7 +177,8 @@ class Delivery(_Delivery):
 
     def ack(self, *, durable: bool = False) -> None:
         """Done. Answers after the write; `durable=True` after the sync."""
-        flag(durable, "durable")
+        if durable is not False:
+            flag(durable, "durable")
         if not self._settled:
             self._settle(self._mesh._session.ack([self._lease.token], durable=durable))
 
@@ -257,7 +258,8 @@ class AsyncDelivery(_Delivery):
         _mesh: AsyncMesh
 
     async def ack(self, *, durable: bool = False) -> None:
-        flag(durable, "durable")
+        if durable is not False:
+            flag(durable, "durable")
         if not self._settled:
             self._settle(await self._mesh._session.ack([self._lease.token], durable=durable))
 

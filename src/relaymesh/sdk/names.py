@@ -12,18 +12,28 @@ from relaymesh.kernel.address import (
 )
 from relaymesh.kernel.bounds import plain_text
 
+KNOWN_MAX = 10_000
+
 
 class Names:
     """From names to full addresses; each raises `InvalidEnvelope` for what is none."""
 
-    __slots__ = ("_namespace", "agent")
+    __slots__ = ("_known", "_namespace")
 
     def __init__(self, namespace: str = DEFAULT_NAMESPACE) -> None:
         self._namespace = namespace
-        self.agent = agent_address if namespace == DEFAULT_NAMESPACE else self._agent
+        self._known: dict[str, str] = {}
+        """Agents that were named before: a sender names few, again and again."""
 
-    def _agent(self, name: str, what: str = "agent name") -> str:
-        return agent_address(self._full(name), what)
+    def agent(self, name: str, what: str = "agent name") -> str:
+        if name.__class__ is not str:
+            return agent_address(self._full(name), what)
+        address = self._known.get(name)
+        if address is None:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            address = self._known[name] = agent_address(self._full(name), what)
+        return address
 
     def topic(self, topic: str) -> str:
         return topic_address(self._full(topic))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from sys import intern
 from typing import get_args
 
@@ -71,15 +71,21 @@ def encode_records(records: Sequence[AnyRecord]) -> bytes:
     return _encoder.encode(records)
 
 
-def encode_record(record: AnyRecord) -> bytes:
-    """One record. One of a kind that is rare is read back at once: it must be what it was.
-
-    The others hold envelopes that were checked when they were built, and numbers that the kernel made.
-    """
+def _encode_and_read_back(record: AnyRecord) -> bytes:
     data = _encoder.encode(record)
-    if type(record) not in FREQUENT and _one_decoder.decode(data) != record:
+    if _one_decoder.decode(data) != record:
         raise ValueError("it reads back as something else")
     return data
+
+
+ENCODERS: dict[type, Callable[[AnyRecord], bytes]] = {
+    kind: _encoder.encode if kind in FREQUENT else _encode_and_read_back
+    for kind in RECORDS_BY_OPERATION.values()
+}
+"""How to make the bytes of a record, by its type. A rare one is read back at once: it must be what it was.
+
+The frequent ones hold envelopes that were checked when they were built, and numbers that the kernel made.
+"""
 
 
 def join_records(encoded: Sequence[bytes]) -> bytes:

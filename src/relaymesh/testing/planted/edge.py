@@ -37,7 +37,7 @@ def text_of_any_length(original: Original, value: Any, what: str, least: int, mo
 @plant(at(Decision, "emit"), broken="a record is applied before it is encoded")
 def applied_before_encoded(original: Original, decision: Decision, record: AnyRecord) -> Any:
     detail = decision.state.apply(record)
-    decision.step.encoded.append(decision.encode(record))
+    decision.step.encoded.append(decision.encoders[type(record)](record))
     decision.step.records.append(record)
     decision.step.details.append(detail)
     return detail

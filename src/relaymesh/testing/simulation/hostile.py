@@ -145,7 +145,7 @@ class Hostile:
     def unwritable(self) -> None:
         """A record cannot be encoded: it must not be applied, and the node stops."""
         kernel = self.world.core.kernel
-        encode = kernel.encode
+        encoders = kernel.encoders
         expected = kernel.state.sequence
         fails_at = self.rng.choice((1, 1, 2))
         failed = False
@@ -154,7 +154,7 @@ class Hostile:
             nonlocal expected, fails_at, failed
             fails_at -= 1
             if fails_at:
-                data = encode(record)
+                data = encoders[type(record)](record)
                 expected += record.count
                 return data
             failed = True
@@ -162,11 +162,11 @@ class Hostile:
                 raise Violation("edge", f"{type(record).__name__} was applied before it was encoded")
             raise OverflowError("planted by the simulator")
 
-        kernel.encode = failing
+        kernel.encoders = dict.fromkeys(encoders, failing)
         try:
             self.clients.send()
         finally:
-            kernel.encode = encode
+            kernel.encoders = encoders
         if failed:
             self.world.counts["unwritable"] += 1
             if not kernel.broken or kernel.state.sequence != expected:
