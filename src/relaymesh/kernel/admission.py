@@ -96,6 +96,10 @@ def _require_budget(
     decision: Decision, batches: Sequence[Sequence[Envelope]], budget: int, copies: int = 1
 ) -> None:
     """Of every sender among these: all that would be kept for it. `copies`: of each message."""
+    if len(batches) == 1 and len(batches[0]) == 1:
+        one = batches[0][0]
+        decision.state.charges.require(one.sender, (one.size + MESSAGE_BYTES) * copies, budget)
+        return
     asked: dict[str, int] = {}
     for batch in batches:
         senders = {envelope.sender for envelope in batch}

@@ -236,7 +236,7 @@ class Mailbox:
     def rebuild(self) -> None:
         """Lanes and ready queues from the entries alone: after a replay, or for another schedule."""
         starved = self.ready.low_starvation_count
-        self.entries.unpack()
+        entries = self.entries.unpack()
         self.ready = Ready(self.settings, self.entries)
         self.ready.low_starvation_count = starved
         self.lanes = {}
@@ -245,7 +245,7 @@ class Mailbox:
         for answers in self.expected.values():
             answers.clear()
         waiting: list[Entry] = []
-        for entry in sorted(self.entries.values(), key=attrgetter("due_at")):
+        for entry in sorted(entries, key=attrgetter("due_at")):
             entry.queued = 0
             entry.lane = None
             if entry.state == DELAYED and entry.ready_at == entry.due_at:

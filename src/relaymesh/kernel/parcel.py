@@ -10,6 +10,7 @@ changes nothing about what the mailbox means, so nothing but speed depends on ho
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import cast
 from weakref import ref
 
 from relaymesh.kernel.entry import LEASED, READY, Entry, Grant, Lease
@@ -232,9 +233,11 @@ class Entries:
         for sequence in parcel.sequences:
             del held[sequence]
 
-    def unpack(self) -> None:
+    def unpack(self) -> list[Entry]:
+        """Each message by itself from here on; returns all, in the order in which they came."""
         for parcel in {item for item in self.held.values() if isinstance(item, Parcel)}:
             parcel.unpack()
+        return cast("list[Entry]", list(self.held.values()))
 
     def ready_parts(self, sequences: list[int]) -> list[Entry | Parcel]:
         """What waits under these sequences: parcels, or fronts of parcels, that they name in order."""

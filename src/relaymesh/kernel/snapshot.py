@@ -7,7 +7,7 @@ at that moment, however the state has moved on: an entry that is about to change
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ import msgspec
 
 from relaymesh.errors import JournalDamaged
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.dedup import Seen, each_of
+from relaymesh.kernel.dedup import Found, Seen, each_of
 from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.mailbox import Counters, Mailbox
@@ -152,36 +152,11 @@ class Snapshot:
         state.keep = self._keep
 
     def _keep(self, mailbox: Mailbox, part: Entry | Parcel) -> None:
+        known = self._state.admitted.of(mailbox.address)
         for sequence in sequences_of([part]):
             key = mailbox.address, sequence
             if sequence < self.sequence and key not in self._kept:
-                self._kept[key] = self._piece_of(mailbox, sequence)
-
-    def _piece_of(self, mailbox: Mailbox, sequence: int) -> EntryPiece:
-        entry = mailbox.entries.look(sequence)
-        assert entry is not None, "what is settled was kept before"
-        lease = entry.lease
-        held = None
-        if lease is not None:
-            grant = lease.grant
-            held = Held(lease.token, grant.holder, lease.deadline, grant.remote, grant.length)
-        admitted = self._state.admitted.of(mailbox.address).get(entry.envelope.id) == sequence
-        return EntryPiece(
-            entry.envelope,
-            entry.sequence,
-            entry.accepted_at,
-            entry.due_at,
-            entry.ready_at,
-            entry.ready_sequence,
-            entry.priority,
-            admitted,
-            entry.attempts,
-            entry.deferrals,
-            entry.redrives,
-            entry.completed,
-            entry.failures,
-            held,
-        )
+                self._kept[key] = _piece_of(mailbox.entries.look(sequence), known)
 
     def pieces(self) -> Iterator[AnyPiece]:
         count = 0
@@ -195,8 +170,7 @@ class Snapshot:
         yield from self._mailboxes
         for mailbox, sequences in self._entries:
             for start in range(0, len(sequences), PIECE_SIZE):
-                part = sequences[start : start + PIECE_SIZE]
-                entries = [self._as_it_was(mailbox, sequence) for sequence in part]
+                entries = self._as_they_were(mailbox, sequences[start : start + PIECE_SIZE])
                 for portion in _portions(entries):
                     yield EntriesPiece(mailbox.address, portion)
         seen = each_of(self._seen)
@@ -208,14 +182,47 @@ class Snapshot:
         for start in range(0, len(self._agents), PIECE_SIZE):
             yield AgentsPiece(self._agents[start : start + PIECE_SIZE])
 
-    def _as_it_was(self, mailbox: Mailbox, sequence: int) -> EntryPiece:
-        kept = self._kept.pop((mailbox.address, sequence), None)
-        return self._piece_of(mailbox, sequence) if kept is None else kept
+    def _as_they_were(self, mailbox: Mailbox, sequences: list[int]) -> list[EntryPiece]:
+        known = self._state.admitted.of(mailbox.address)
+        look, address = mailbox.entries.look, mailbox.address
+        if not self._kept:
+            return [_piece_of(look(sequence), known) for sequence in sequences]
+        kept = [self._kept.pop((address, sequence), None) for sequence in sequences]
+        return [
+            _piece_of(look(sequence), known) if piece is None else piece
+            for sequence, piece in zip(sequences, kept, strict=True)
+        ]
 
     def close(self) -> None:
         """Done, or given up: the state need not keep anything any more."""
         if self._state.keep == self._keep:
             self._state.keep = None
+
+
+def _piece_of(entry: Entry | None, known: Mapping[str, Found]) -> EntryPiece:
+    """`known`: what the ids of its mailbox lead to."""
+    assert entry is not None, "what is settled was kept before"
+    envelope, sequence, lease = entry.envelope, entry.sequence, entry.lease
+    held = None
+    if lease is not None:
+        grant = lease.grant
+        held = Held(lease.token, grant.holder, lease.deadline, grant.remote, grant.length)
+    return EntryPiece(
+        envelope,
+        sequence,
+        entry.accepted_at,
+        entry.due_at,
+        entry.ready_at,
+        entry.ready_sequence,
+        entry.priority,
+        known.get(envelope.id) == sequence,
+        entry.attempts,
+        entry.deferrals,
+        entry.redrives,
+        entry.completed,
+        entry.failures,
+        held,
+    )
 
 
 def _portions(parts: list[Kept]) -> Iterator[list[Kept]]:

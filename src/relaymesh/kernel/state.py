@@ -136,8 +136,8 @@ class State:
         self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock(self.leases)
         self.wakes = Wakes()
         for mailbox in self.mailboxes.values():
-            mailbox.entries.unpack()
-            for entry in mailbox.entries.values():
+            entries = mailbox.entries.unpack()
+            for entry in entries:
                 if entry.lease is not None:
                     self._index(entry.lease)
                 elif entry.state == DELAYED:
@@ -147,7 +147,7 @@ class State:
                         self.due.add(mailbox, entry)
             mailbox.rebuild()
             mailbox.limit_anew()
-            self.expiry.add(mailbox, list(mailbox.entries.values()))
+            self.expiry.add(mailbox, entries)
         self.charges.count(self.letters, self.mailboxes.values())  # last: parcels are unpacked by now
 
     def _index(self, lease: Lease) -> None:

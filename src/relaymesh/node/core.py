@@ -195,6 +195,9 @@ class Core:
         self.through = self.kernel.state.sequence
         if self._project is not None:
             base = step.base
+            if len(step.records) == 1:
+                self._projections.append(Projection(base, step.records[0], step.details[0]))
+                return
             for record, detail in zip(step.records, step.details, strict=True):
                 self._projections.append(Projection(base, record, detail))
                 base += record.count

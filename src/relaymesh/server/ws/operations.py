@@ -53,6 +53,7 @@ class Operations:
         self._node = served.session
         self._senders: dict[str, str] = {}
         self._recipients: dict[str, str] = {}
+        self._mailboxes: dict[str, str] = {}
         self._agent: str | None = None
 
     async def join(self, agent: str) -> None:
@@ -178,9 +179,14 @@ class Operations:
 
     def mailbox(self, name: str) -> str:
         """The full address of a mailbox that this credential may receive from."""
-        self.principal.require("agent")
-        address = self.principal.mailbox(name)
-        self.principal.require_mailbox(address)
+        address = self._mailboxes.get(name)
+        if address is None:
+            self.principal.require("agent")
+            address = self.principal.mailbox(name)
+            self.principal.require_mailbox(address)
+            if len(self._mailboxes) >= NAMES_MAX:
+                self._mailboxes.clear()
+            self._mailboxes[name] = address
         return address
 
     async def receive(

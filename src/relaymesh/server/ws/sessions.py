@@ -74,11 +74,14 @@ class Session:
 
     def answered(self, question: Question, data: bytes) -> None:
         """Keep the answer, and send it to wherever the client is now."""
-        self._answers[question] = data
-        self._count(len(data))
-        if len(self._answers) > ANSWERS_MAX or self.kept > ANSWERS_BYTES_MAX:
-            self._keep_newest(self._missed or self._answers)
-            self._keep_newest(self._answers)
+        answers, size = self._answers, len(data)
+        answers[question] = data
+        if len(answers) > ANSWERS_MAX:
+            size -= len(answers.pop(next(iter(answers))))
+        self._count(size)
+        if self.kept > ANSWERS_BYTES_MAX:
+            self._keep_newest(self._missed)
+            self._keep_newest(answers)
         self.tell(data)
 
     def tell(self, data: bytes) -> None:
