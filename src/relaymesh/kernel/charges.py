@@ -77,7 +77,7 @@ class Charges:
         """A mailbox and everything in it, expectations too."""
         if self._live:
             self.add(mailbox.payer or mailbox.address, sign * MAILBOX_BYTES)
-            self.entries(mailbox, list(mailbox.entries.values()), mailbox.bytes, sign)
+            self.entries(mailbox, mailbox.entries.every(), mailbox.bytes, sign)
             for correlation_id in mailbox.expected:
                 self.add(mailbox.address, sign * expectation_size(correlation_id))
 

@@ -229,7 +229,7 @@ def unsubscribe(decision: Decision, command: Unsubscribe) -> int:
     pattern = state.subscriptions.pattern_of(command.mailbox)
     if pattern is None:
         raise NotFound(f"{command.mailbox} is the mailbox of an agent, not a subscription")
-    entries = list(mailbox.entries.values())
+    entries = mailbox.entries.every()
     sequences = [entry.sequence for entry in entries]
     if entries:
         decision.emit(Dropped(len(entries), decision.now, mailbox.address, sequences, "unsubscribed"))

@@ -245,12 +245,15 @@ class Mailbox:
         for answers in self.expected.values():
             answers.clear()
         waiting: list[Entry] = []
+        ordered = self.settings.ordered
         for entry in sorted(entries, key=attrgetter("due_at")):
             entry.queued = 0
             entry.lane = None
             if entry.state == DELAYED and entry.ready_at == entry.due_at:
                 continue
-            lane = entry.lane = self.lane_of(entry)
+            envelope = entry.envelope
+            alone = not ordered and envelope.key is None and envelope.task is None
+            lane = entry.lane = None if alone else self.lane_of(entry)
             if entry.lease is not None:
                 if lane is not None:
                     lane.run[entry.lease.token] = entry.lease

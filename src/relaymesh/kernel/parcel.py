@@ -221,9 +221,18 @@ class Entries:
         return item.look(sequence) if isinstance(item, Parcel) else item
 
     def values(self) -> Iterator[Entry]:
-        """All, to be looked at; nothing is unpacked."""
+        """All, to be looked at one after the other; nothing is unpacked."""
         for sequence, item in self.held.items():
             yield item if isinstance(item, Entry) else item.look(sequence)
+
+    def every(self) -> list[Entry]:
+        """All at once, to be looked at; nothing is unpacked."""
+        if self._holds_parcels():
+            return list(self.values())
+        return cast("list[Entry]", list(self.held.values()))
+
+    def _holds_parcels(self) -> bool:
+        return Parcel in set(map(type, self.held.values()))
 
     def enter(self, parcel: Parcel) -> None:
         self.held.update(dict.fromkeys(parcel.sequences, parcel))
@@ -235,8 +244,9 @@ class Entries:
 
     def unpack(self) -> list[Entry]:
         """Each message by itself from here on; returns all, in the order in which they came."""
-        for parcel in {item for item in self.held.values() if isinstance(item, Parcel)}:
-            parcel.unpack()
+        if self._holds_parcels():
+            for parcel in {item for item in self.held.values() if isinstance(item, Parcel)}:
+                parcel.unpack()
         return cast("list[Entry]", list(self.held.values()))
 
     def ready_parts(self, sequences: list[int]) -> list[Entry | Parcel]:
