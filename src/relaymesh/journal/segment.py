@@ -243,9 +243,17 @@ def next_frame(live: LiveSegment, payload: bytes, events: int, mark: int, now_ns
     )
 
 
+LARGE_BYTES = 1_048_576
+"""A larger frame is not copied to be written together with zeros: the copy takes longer than a call."""
+
+
 def write_frame(live: LiveSegment, data: bytes, crc: int, events: int, zeros: int = 0) -> None:
     """Write an encoded frame at the segment's end and move the end behind it; `zeros` follow it."""
-    live.file.write_at(data + bytes(zeros) if zeros else data, live.offset)
+    if zeros and len(data) > LARGE_BYTES:
+        live.file.write_at(data, live.offset)
+        live.file.write_at(bytes(zeros), live.offset + len(data))
+    else:
+        live.file.write_at(data + bytes(zeros) if zeros else data, live.offset)
     live.offset += len(data)
     live.crc = crc
     live.next_sequence += events

@@ -17,7 +17,7 @@ from relaymesh.wire.stats import MailboxStats, MeshStats
 if TYPE_CHECKING:
     from relaymesh.server.served import Served
 
-FEW = 250
+FEW = 100
 """So many mailboxes are counted at once, each time anew, and in each turn of a longer count."""
 FRESH_S = 1.0
 SHARE = 3

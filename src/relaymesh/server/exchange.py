@@ -12,6 +12,7 @@ import msgspec
 from relaymesh.errors import InvalidEnvelope, PayloadTooLarge, RateLimited
 from relaymesh.server.problem import UnsupportedMediaType
 from relaymesh.server.security.accounts import ACCOUNT_KEY, Account, account_of
+from relaymesh.server.security.arrival import CONNECTION_KEY
 from relaymesh.server.security.principal import Principal, principal_of
 from relaymesh.server.security.rates import BYTES_A_WRITE, MESSAGES_A_WRITE, cost_of
 from relaymesh.server.served import Served
@@ -182,9 +183,12 @@ class Exchange:
     async def _send_parts(self, body: bytes) -> None:
         """A long answer leaves as the client reads it, no faster than its rate. It counts until then."""
         account, loop = self.account, asyncio.get_running_loop()
+        socket = self.scope.get(CONNECTION_KEY)
         account.outgoing += len(body)
         try:
             for start in range(0, len(body), PART_BYTES):
+                if start and socket is not None and (pause_s := socket.bulk_s(PART_BYTES)):
+                    await asyncio.sleep(pause_s)
                 while wait := account.take(loop.time(), PART_BYTES / BYTES_A_WRITE):  # noqa: ASYNC110  the rate says when
                     await asyncio.sleep(wait)
                 part, more = body[start : start + PART_BYTES], start + PART_BYTES < len(body)

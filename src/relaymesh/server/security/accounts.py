@@ -26,6 +26,7 @@ class Account:
     `outgoing`: bytes of answers that the client has not read yet.
     `kept`: bytes of answers that are kept in case the client asks again.
     `long_work`: held by what takes many turns of the loop, so that each credential has one turn at a time.
+    `pages`: held while a page of a long list is made and leaves, so that each credential has one at a time.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Account:
         "kept",
         "long_work",
         "outgoing",
+        "pages",
         "token_id",
     )
 
@@ -54,6 +56,7 @@ class Account:
         self.kept = 0
         self.connections = 0
         self.long_work = asyncio.Lock()
+        self.pages = asyncio.Lock()
 
     @property
     def is_idle(self) -> bool:

@@ -24,8 +24,8 @@ from websockets.http11 import Request
 from relaymesh.server.security import refusals
 from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.arrival import CONNECTION_KEY
+from relaymesh.server.security.bulk import FEEL_S, Bulk, Window
 from relaymesh.server.security.frame_scan import FrameScan
-from relaymesh.server.security.inflow import Inflow, Window
 from relaymesh.server.security.limits import SecuritySettings
 from relaymesh.server.security.refusals import Refusal
 from relaymesh.server.security.writing import Outgoing, answer_now
@@ -39,8 +39,8 @@ PIPELINE_MAX = 32
 
 CLOSE_WAIT = 8
 """The state of a TCP connection whose other end is closed, as Linux names it."""
-FRAMES_A_TURN = 256
-"""WebSocket frames of one connection that are read without a pause: one or two milliseconds' worth."""
+FRAMES_A_TURN = 64
+"""WebSocket frames of one connection that are read without a pause: half a millisecond's worth."""
 
 
 class Connections:
@@ -54,7 +54,8 @@ class Connections:
         self._open: set[GuardedHttp | GuardedWebSocket] = set()
         self._unknown: dict[GuardedHttp | GuardedWebSocket, None] = {}
         """Those that have shown no valid credential, the oldest first."""
-        self.inflow = Inflow(settings.bulk_rate)
+        self._bulk = Bulk(settings.bulk_rate)
+        self._feeling = False
         self._look: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -104,7 +105,29 @@ class Connections:
                 connection.account.connections -= 1
             connection.account = account
             account.connections += 1
+            self.came(connection, 0, connection.loop.time())
         return True
+
+    def came(self, connection: GuardedHttp | GuardedWebSocket, bulk: int, now: float) -> float:
+        """Data came, so much of it bulk. Returns how long the connection is not to be read."""
+        if bulk:
+            return self.bulk_s(connection, bulk, now)
+        if self._feeling and connection.account is not None:
+            self._bulk.modest(now, connection.account)
+        return 0.0
+
+    def bulk_s(self, connection: GuardedHttp | GuardedWebSocket, size: int, now: float) -> float:
+        """Count so many bytes of bulk, either way. Returns how long the connection is to be left alone."""
+        if not self._feeling:
+            self._feeling = True
+            connection.loop.call_later(FEEL_S, self._feel, connection.loop, now + FEEL_S)
+        return self._bulk.pause_s(size, now, connection.account)
+
+    def _feel(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        now = loop.time()
+        self._feeling = self._bulk.felt(now - due, now)
+        if self._feeling:
+            loop.call_later(FEEL_S, self._feel, loop, now + FEEL_S)
 
     def _look_at_all(self, loop: asyncio.AbstractEventLoop) -> None:
         self._look = loop.call_later(LOOK_SECONDS, self._look_at_all, loop) if self._open else None
@@ -193,7 +216,7 @@ class GuardedHttp(HttpToolsProtocol):
         if self._in_head and self._head_since is None:
             self._head_since = now
         bulk = self._window.bulk_of(len(data), now)
-        if bulk and (pause_s := self._connections.inflow.pause_s(bulk, now)):
+        if pause_s := self._connections.came(self, bulk, now):
             self._paced_flow.pace()
             self.loop.call_later(pause_s, self._paced_flow.go_on)
         super().data_received(data)
@@ -251,6 +274,10 @@ class GuardedHttp(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  uvicorn's words; ours are a problem
         self._refuse(self._refusal)
+
+    def bulk_s(self, size: int) -> float:
+        """How long an answer of this size is to wait, so that bulk keeps its rate."""
+        return self._connections.bulk_s(self, size, self.loop.time())
 
     def is_too_slow(self, now: float) -> bool:
         """Whether the head or the body takes too long, or the reader does."""
@@ -354,8 +381,8 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
             return
         now = self.loop.time()
         bulk = self._window.bulk_of(len(data), now)
-        if bulk:
-            self._pause_s = max(self._pause_s, self._connections.inflow.pause_s(bulk, now))
+        if pause_s := self._connections.came(self, bulk, now):
+            self._pause_s = max(self._pause_s, pause_s)
         if self._rest or self._turn is not None:
             self._rest += data
             self._pause()  # uvicorn reads on when it sends a close
@@ -459,6 +486,10 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
     async def drained(self) -> None:
         """Come back when the client has read enough of what was written."""
         await self.writable.wait()
+
+    def bulk_s(self, size: int) -> float:
+        """How long an answer of this size is to wait, or to be waited after, so that bulk keeps its rate."""
+        return self._connections.bulk_s(self, size, self.loop.time())
 
     # -- watched
 

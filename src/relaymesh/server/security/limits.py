@@ -45,9 +45,10 @@ class SecuritySettings:
         25 messages, or 16 KiB, whichever is most. Beyond it HTTP is answered 429, and a WebSocket is read
         more slowly. 0 is no limit.
     write_burst: writes that may come at once; 0 is twice the rate.
-    bulk_rate: bytes a second that are read from all connections together which send more than 64 KiB in a
-        tenth of a second. Others are not held up. Raising it lets large bodies take more of the node's one
-        processor: about 2 ms a megabyte for reading, and 6 ms for checking. 0 is no limit.
+    bulk_rate: bytes a second, of all connections together that send more than 64 KiB in a tenth of a second,
+        and of answers of more than 64 KiB. Others are not held up: while the node is late for them, bulk gets
+        less, down to a 64th. Raising it lets large bodies take more of the node's one processor: about 2 ms a
+        megabyte for reading, and 6 ms for checking. 0 is no limit.
     get_compat: accept writes as GET under /v1/compat, for programs that can do nothing else. Each is audited.
     audit_bytes_max, audit_files_max: when the audit log begins a new file, and how many it keeps.
     """

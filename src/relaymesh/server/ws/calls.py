@@ -261,7 +261,9 @@ CALLS: dict[str, Row] = {
 }
 
 
-READING = frozenset({"ended_by", "stats", "peek", "dead_letters", "letters"})
+PAGES = frozenset({"peek", "dead_letters", "letters"})
+"""Calls whose answers may be long: a credential gets one after the other."""
+READING = PAGES | {"ended_by", "stats"}
 """Calls that write nothing."""
 
 

@@ -24,12 +24,13 @@ from relaymesh.server.problem import Broken, status_of
 from relaymesh.server.routing import App
 from relaymesh.server.security.accounts import Account, account_of
 from relaymesh.server.security.arrival import CONNECTION_KEY
+from relaymesh.server.security.bulk import SMALL_BYTES
 from relaymesh.server.security.principal import EVERYWHERE, Principal, principal_of
 from relaymesh.server.security.rates import BYTES_A_WRITE
 from relaymesh.server.security.trail import Trail, trail_of
 from relaymesh.server.served import Served
 from relaymesh.server.ws.binary import Binary, Oversized
-from relaymesh.server.ws.calls import READING
+from relaymesh.server.ws.calls import PAGES, READING
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.credit import Feed
 from relaymesh.server.ws.operations import Operations
@@ -63,11 +64,11 @@ def websocket_app(served: Served) -> App:
         await send({"type": "websocket.accept", "subprotocol": codec.subprotocol})
         sessions.watch_stop()
         socket = scope.get(CONNECTION_KEY)
-        drained = None if socket is None else socket.drained
+        drained, bulk_s = (None, _at_once) if socket is None else (socket.drained, socket.bulk_s)
         account = account_of(scope)
         outbox = partial(Outbox, account=account, drained=drained)
         connection = Connection(
-            served, sessions, principal_of(scope), account, trail_of(scope), codec, send, outbox
+            served, sessions, principal_of(scope), account, trail_of(scope), codec, send, outbox, bulk_s
         )
         await connection.run(receive)
 
@@ -96,7 +97,9 @@ class Connection:
         codec: Binary | Text,
         send: Send,
         outbox: Callable[[Binary | Text, Send, Callable[[Ended], None]], Outbox],
+        bulk_s: Callable[[int], float],
     ) -> None:
+        """`bulk_s`: how long to wait after an answer of so many bytes."""
         self._served = served
         self._trail = trail
         self._sessions = sessions
@@ -104,6 +107,7 @@ class Connection:
         self._account = account
         self._codec = codec
         self._send = send
+        self._bulk_s = bulk_s
         self._session: Session | None = None
         self._gone = False
         self._outbox = outbox(codec, send, self._end)
@@ -314,6 +318,15 @@ class Connection:
 
     async def _work(self, on: Operations, frame: Any, question: Question, size: int) -> None:
         """Done to the end even if the connection is lost meanwhile: the client may ask again."""
+        if getattr(frame, "name", None) in PAGES:
+            async with self._account.pages:
+                length = await self._answer(on, frame, question, size)
+                await asyncio.sleep(self._bulk_s(length) if length > SMALL_BYTES else 0)
+        else:
+            await self._answer(on, frame, question, size)
+
+    async def _answer(self, on: Operations, frame: Any, question: Question, size: int) -> int:
+        """Returns the length of the answer."""
         session, status = on.session, 200
         try:
             data = await self._codec.answer(on, frame, size)
@@ -334,6 +347,7 @@ class Connection:
         else:
             session.answered(question, data)
             self._audit(frame, name, status)
+        return len(data)
 
     def _audit(self, frame: Any, name: str | None, status: int) -> None:
         """Every write is audited: a batch is one."""
@@ -419,6 +433,10 @@ async def _next(receive: Receive) -> Event | None:
             return event
         if kind == "websocket.disconnect":
             return None
+
+
+def _at_once(size: int) -> float:  # noqa: ARG001 - nobody counts what moves
+    return 0.0
 
 
 def _op(frame: Any) -> str:
