@@ -122,13 +122,14 @@ def in_words_of_today(rows: dict[str, list[dict[str, Any]]]) -> dict[str, list[d
 
 
 def rows_of(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Every row of every table of the store, but for the column that marks where a transaction ended."""
+    """Every row of every table of the store, but for the column that marks where a transaction ended, and
+    the senders of ids, which an old store does not have."""
     with closing(sqlite3.connect(path / "store.db")) as db:
         db.row_factory = sqlite3.Row
         tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         rows = {table: list(map(dict, db.execute(f'SELECT * FROM "{table}"'))) for table in tables}
     for row in rows["idempotency"]:
-        del row["boundary"]
+        del row["boundary"], row["sender"]
     return {table: sorted(found, key=repr) for table, found in rows.items()}
 
 

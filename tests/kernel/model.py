@@ -160,6 +160,7 @@ class Letter:
 @dataclass(eq=False)
 class Admitted:
     sequence: int
+    sender: str
     content: bytes
     at: int
     due: int
@@ -402,9 +403,11 @@ class Model:
         """Answers (id, duplicate, targets, due) for each. All or none."""
         fresh: list[tuple[str, list[Box], Message]] = []
         answers = []
-        for address, messages in groups:
-            answers += self.examine(address, [self.box(address)], messages, fresh)
-            self.require_room(self.boxes[address], fresh)
+        boxes = [self.box(address) for address, _ in groups]
+        for box, (address, messages) in zip(boxes, groups, strict=True):
+            answers += self.examine(address, [box], messages, fresh)
+        for box in boxes:
+            self.require_room(box, fresh)
         asked: Counter[str] = Counter()
         for _, _, message in fresh:
             asked[message.sender] += message.size + MESSAGE_BYTES
@@ -432,8 +435,10 @@ class Model:
         for message in messages:
             known = self.known(target, message.id)
             twins = [new for to, _, new in fresh if (to, new.id) == (target, message.id)]
-            contents = [twin.content for twin in twins] + ([known.content] if known else [])
-            if any(content != message.content for content in contents):
+            originals = [(twin.sender, twin.content) for twin in twins]
+            if known:
+                originals.append((known.sender, known.content))
+            if any(original != (message.sender, message.content) for original in originals):
                 raise Refused("CONFLICT")
             if not known and not twins:
                 fresh.append((target, boxes, message))
@@ -458,8 +463,15 @@ class Model:
             message.sequence, message.accepted_at = sequence, self.now
             message.due_at = message.ready_at = self.now + max(0, message.delay_ms)
             targets = len(boxes) if topic else 1
-            seen = Admitted(message.sequence, message.content, self.now, message.due_at, targets, not topic)
-            self.ids[target, message.id] = seen
+            self.ids[target, message.id] = Admitted(
+                message.sequence,
+                message.sender,
+                message.content,
+                self.now,
+                message.due_at,
+                targets,
+                not topic,
+            )
             self.unrouted += topic and not boxes
         receipts = []
         for target, id, duplicate in answers:
@@ -827,7 +839,7 @@ class Model:
             due_at=self.now,
             ready_at=self.now,
         )
-        self.ids[sender.address, id] = Admitted(sequence, content, self.now, self.now, 1, True)
+        self.ids[sender.address, id] = Admitted(sequence, box.address, content, self.now, self.now, 1, True)
         sender.messages.append(notice)
         sender.messages.sort(key=lambda message: message.sequence)
         sender.counters["accepted"] += 1

@@ -41,6 +41,65 @@ def test_the_same_id_with_other_content_is_a_conflict() -> None:
         mesh.send(box, "m", content=b"two")
 
 
+@pytest.mark.parametrize("how", ["restart", "restart_from_snapshot"])
+@pytest.mark.parametrize("count", [1, 12], ids=["alone", "in a parcel"])
+def test_the_id_of_another_sender_is_a_conflict_also_after_a_restart(how: str, count: int) -> None:
+    mesh = Driver()
+    box = mesh.agent()
+    mine = list(names("m", count))
+    mesh.send(box, *mine, sender="default/planner")
+    with pytest.raises(Conflict, match="'m0' was already sent to default/a by default/planner"):
+        mesh.send(box, "m0", sender="default/tester")
+    mesh.ack(*mesh.receive(box, count))
+    for _ in range(2):
+        with pytest.raises(Conflict, match="by default/planner"):
+            mesh.send(box, "new", mine[-1], sender="default/tester")
+        assert mesh.pending(box) == []
+        assert mesh.send(box, mine[-1], sender="default/planner")[0].duplicate
+        getattr(mesh, how)()
+
+
+def test_a_parcel_of_two_senders_remembers_who_sent_what() -> None:
+    mesh = Driver()
+    box = mesh.agent()
+    senders = ["default/a", "default/b"] * 4
+    batch = [letter(f"m{i}", sender=sender) for i, sender in enumerate(senders)]
+    mesh.do(Send([(box, batch)]))
+    mesh.ack(*mesh.receive(box, 8))
+    mesh.restart_from_snapshot()
+    assert all(receipt.duplicate for receipt in mesh.do(Send([(box, batch)])).result)
+    with pytest.raises(Conflict, match="by default/b"):
+        mesh.do(Send([(box, [letter("m3", sender="default/a")])]))
+
+
+def test_two_senders_of_one_id_in_one_command_are_refused_whole() -> None:
+    mesh = Driver()
+    box = mesh.agent()
+    with pytest.raises(Conflict, match="by default/a"):
+        mesh.do(Send([(box, [letter("m", sender="default/a"), letter("m", sender="default/b")])]))
+    assert mesh.pending(box) == []
+
+
+def test_an_id_whose_sender_was_not_kept_is_compared_by_content_alone() -> None:
+    """As in checkpoints and stores of older versions."""
+    mesh = Driver()
+    box = mesh.agent()
+    known = {(box, "m"): Seen(5, mesh.now, digest_of(b"x"))}
+    assert mesh.do(Send([(box, [letter("m", sender="default/b")])], known=known)).result[0].duplicate
+
+
+def test_the_senders_of_what_is_remembered_are_kept_once() -> None:
+    mesh = Driver()
+    box = mesh.agent()
+    for i in range(20):
+        mesh.send(box, f"m{i}", sender="/".join(["default", "planner"]))
+    mesh.ack(*mesh.receive(box, 20))
+    mesh.restart_from_snapshot()
+    seen = [found for _, _, found in mesh.kernel.state.admitted if isinstance(found, Seen)]
+    assert len(seen) == 20
+    assert len({id(each.sender) for each in seen}) == 1
+
+
 def test_the_same_id_to_another_target_is_another_message() -> None:
     mesh = Driver()
     a, b = mesh.agent("a"), mesh.agent("b")

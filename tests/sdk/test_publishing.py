@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import Raw
 
 from relaymesh import Conflict, Drop, InvalidSettings, MailboxFull, Reject, Retry, Rule
 from tests.sdk.uniform import Worlds
@@ -76,6 +77,25 @@ async def test_the_same_publish_again_is_a_duplicate(worlds: Worlds) -> None:
         with pytest.raises(Conflict):
             await mesh.publish("news", 2, id="n")
         assert len(await listener.receive_many(5)) == 1
+
+
+async def test_the_same_publish_in_other_words_is_a_duplicate_and_another_publishers_a_conflict(
+    durable_worlds: Worlds,
+) -> None:
+    """Promise 2: a topic and an id name a publish, also where nobody subscribes."""
+    async with durable_worlds() as mesh:
+        await mesh.agent("planner")
+        listener = await mesh.subscribe("heard", "listener")
+        for topic in ("heard", "unheard"):
+            await mesh.publish(topic, Raw(b'{"a":1,"b":2}'), id="n", sender="planner")
+            await mesh.ack_many(await listener.receive_many(5))
+            again = await mesh.publish(topic, Raw(b'{"b": 2, "a": 1}'), id="n", sender="planner")
+            assert again.duplicate
+            with pytest.raises(Conflict, match="by default/planner"):
+                await mesh.publish(topic, Raw(b'{"a":1,"b":2}'), id="n")
+            with pytest.raises(Conflict, match="with other content"):
+                await mesh.publish(topic, {"a": 1, "b": 3}, id="n", sender="planner")
+        assert await listener.receive_many(5) == []
 
 
 async def test_publish_many_is_all_or_none_and_in_order(worlds: Worlds) -> None:

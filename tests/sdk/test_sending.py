@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from msgspec import Raw
 
 from relaymesh import Conflict, InvalidEnvelope, MailboxFull, Priority, UnknownRecipient
 from tests.sdk.uniform import START, Worlds, until
@@ -131,6 +132,95 @@ async def test_the_same_id_with_other_content_is_a_conflict(worlds: Worlds) -> N
         with pytest.raises(Conflict, match="once"):
             await planner.send("coder", {"n": 2}, id="once")
         assert mesh.sequence == before
+
+
+async def test_the_id_of_another_sender_is_a_conflict_that_names_it(worlds: Worlds) -> None:
+    """Promise 2: with equal content too, or the second message would vanish as a duplicate of the first."""
+    async with worlds() as mesh:
+        planner, tester, coder = [await mesh.agent(name) for name in ("planner", "tester", "coder")]
+        await planner.send("coder", {"n": 1}, id="task-1")
+        before = mesh.sequence
+        with pytest.raises(Conflict, match="'task-1' was already sent to default/coder by default/planner"):
+            await tester.send("coder", {"n": 1}, id="task-1")
+        assert mesh.sequence == before
+        await (await coder.receive(timeout=5)).ack()
+        with pytest.raises(Conflict, match="by default/planner") as refused:
+            await tester.send("coder", {"n": 1}, id="task-1")
+        assert "own name" in refused.value.hint
+        assert (await planner.send("coder", {"n": 1}, id="task-1")).duplicate
+
+
+async def test_json_that_differs_in_spacing_or_key_order_is_the_same_message(worlds: Worlds) -> None:
+    """Promise 2, between languages: while it waits, and while its receiver has it."""
+    async with worlds() as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        first = await planner.send("coder", Raw(b'{"do":"bump","n":[1,2.50,true]}'), id="once")
+        again = await planner.send("coder", Raw(b' {"n": [1, 2.5, true], "do": "b\\u0075mp"} '), id="once")
+        assert (again.duplicate, again.sequence) == (True, first.sequence)
+        delivery = await coder.receive(timeout=5)
+        assert (await planner.send("coder", Raw(b'{"n": [1,2.5,true],"do":"bump"}'), id="once")).duplicate
+        for other in (b'{"do":"bump","n":[1,2.50,1]}', b'{"do":"bump","n":[2.5,1,true]}', b'{"do":"bump"}'):
+            with pytest.raises(Conflict, match="with other content"):
+                await planner.send("coder", Raw(other), id="once")
+        await delivery.ack()
+        assert await coder.receive_many(10) == []
+
+
+async def test_a_batch_may_name_one_id_twice_in_two_ways_of_writing(worlds: Worlds) -> None:
+    async with worlds() as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        await planner.send("coder", Raw(b'{"a":1,"b":2}'), id="old")
+        receipts = await planner.send_many(
+            [
+                {"to": "coder", "content": Raw(b"[1]"), "id": "new"},
+                {"to": "coder", "content": Raw(b"[ 1 ]"), "id": "new"},
+                {"to": "coder", "content": Raw(b'{"b":2,"a":1}'), "id": "old"},
+            ]
+        )
+        assert [receipt.duplicate for receipt in receipts] == [False, True, True]
+        before = mesh.sequence
+        with pytest.raises(Conflict):
+            await planner.send_many(
+                [
+                    {"to": "coder", "content": 1, "id": "fresh"},
+                    {"to": "coder", "content": Raw(b'{"b":2,"a":1}'), "id": "old"},
+                    {"to": "coder", "content": Raw(b"[2]"), "id": "new"},
+                ]
+            )
+        assert mesh.sequence == before
+        assert len(await coder.receive_many(10)) == 2
+
+
+async def test_a_message_that_was_handled_is_read_from_the_journal_and_compared(
+    durable_worlds: Worlds,
+) -> None:
+    """Promise 2: memory keeps a digest; the journal keeps what was sent."""
+    sent = [{"to": "coder", "content": Raw(b'{"a":1,"n":%d}' % n), "id": f"m{n}"} for n in range(20)]
+    again = [{"to": "coder", "content": Raw(b'{"n":%d,"a":1.0}' % n), "id": f"m{n}"} for n in range(20)]
+    async with durable_worlds() as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        await planner.send_many(sent[:10])
+        for message in sent[10:]:
+            await planner.send("coder", message["content"], id=message["id"])
+        await mesh.ack_many(await coder.receive_many(20))
+        assert all(receipt.duplicate for receipt in await planner.send_many(again))
+    async with durable_worlds() as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        assert all(receipt.duplicate for receipt in await planner.send_many(again))
+        before = mesh.sequence
+        with pytest.raises(Conflict, match="'m7' was already sent"):
+            await planner.send_many([*again[:7], {**again[7], "content": {"n": 7, "a": 2}}, *again[8:]])
+        assert mesh.sequence == before
+        assert await coder.receive_many(10) == []
+
+
+async def test_bytes_are_compared_as_bytes(worlds: Worlds) -> None:
+    async with worlds() as mesh:
+        planner, _ = await mesh.agent("planner"), await mesh.agent("coder")
+        await planner.send("coder", b"[1]", id="bytes")
+        for other in (b"[ 1]", Raw(b"[ 1]")):
+            with pytest.raises(Conflict):
+                await planner.send("coder", other, id="bytes")
 
 
 async def test_the_same_id_to_another_target_is_another_message(worlds: Worlds) -> None:

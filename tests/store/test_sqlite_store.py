@@ -279,8 +279,8 @@ def test_a_lookup_gives_what_is_needed_for_the_same_receipt(store: SqliteStore) 
     )
     keys = [(BOX, "m"), (BOX, "p"), ("topic:default/t.x", "p"), ("default/b", "m")]
     assert store.lookup(keys, 30) == {
-        (BOX, "m"): Seen(0, 10, digest_of(b"content"), 1, 15),
-        ("topic:default/t.x", "p"): Seen(1, 20, digest_of(b"content"), 2, 20),
+        (BOX, "m"): Seen(0, 10, digest_of(b"content"), 1, 15, "default/s"),
+        ("topic:default/t.x", "p"): Seen(1, 20, digest_of(b"content"), 2, 20, "default/s"),
     }
 
 

@@ -11,6 +11,7 @@ from relaymesh.journal.archive import archive_behind, drop_archived
 from relaymesh.journal.checkpoint import Checkpoint, write_checkpoint
 from relaymesh.journal.compare import Comparison, Difference, compare
 from relaymesh.journal.disk import Disk, File, Lock
+from relaymesh.journal.finding import find_frames
 from relaymesh.journal.frame import Frame
 from relaymesh.journal.layout import read_owner
 from relaymesh.journal.mark import Mark, read_mark
@@ -50,6 +51,7 @@ __all__ = [
     "archive_behind",
     "compare",
     "drop_archived",
+    "find_frames",
     "list_segments",
     "read_frames",
     "read_mark",

@@ -43,6 +43,7 @@ __all__ = [
     "decode",
     "encode",
     "frame_bytes",
+    "span_of",
 ]
 
 MAGIC = b"RMJF"
@@ -51,6 +52,7 @@ DATA, SEGMENT, CHECKPOINT, CHUNK, END = range(5)
 
 _LAYOUT = struct.Struct("<4sBBHQQIIQQQI")
 _START = struct.Struct("<4s20xI")  # magic and length: enough to find the end
+_SPAN = struct.Struct("<28xIQ")  # events and first sequence
 _CRC = struct.Struct("<I")
 _CRC_AT = _LAYOUT.size
 HEADER_BYTES = _CRC_AT + _CRC.size
@@ -126,6 +128,16 @@ def frame_bytes(header: bytes | memoryview) -> int:
     if magic != MAGIC:
         raise BadFrame("no frame begins here")
     return HEADER_BYTES + int(length)
+
+
+def span_of(header: bytes | memoryview) -> tuple[int, int, int]:
+    """Of the frame with this header: its bytes, its first sequence, the one behind it; raises `BadFrame`.
+
+    Nothing is checked: the checksum is that of the whole frame.
+    """
+    size = frame_bytes(header)
+    events, first = _SPAN.unpack_from(header)
+    return size, first, first + events
 
 
 def decode(data: bytes | memoryview, *, segment: str = "", offset: int = 0) -> Frame:

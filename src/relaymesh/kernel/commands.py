@@ -29,7 +29,7 @@ from relaymesh.kernel.bounds import (
     text,
     whole,
 )
-from relaymesh.kernel.dedup import Seen
+from relaymesh.kernel.dedup import NONE_EQUAL, Differing, Seen
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.failure_text import cut_reason, cut_stack
 from relaymesh.kernel.mailbox import Waiter
@@ -150,23 +150,28 @@ class Send(Command):
     """Accept messages, all or none. `minted`: every id was made here just now, so none can be known.
 
     `budget`: bytes that may be kept for each sender, these messages included; 0 is no limit.
+    `equal`: of the messages that a step before named as differing, those that mean what their originals mean.
     """
 
     groups: Sequence[tuple[str, Sequence[Envelope]]]
     minted: bool = False
     known: Mapping[tuple[str, str], Seen] | None = None
     budget: int = 0
+    equal: frozenset[Differing] = NONE_EQUAL
 
     def __post_init__(self) -> None:
         _check_groups(self.groups)
 
 
 class Publish(Command):
+    """The same for a topic: every subscription gets a copy."""
+
     topic: str
     envelopes: Sequence[Envelope]
     minted: bool = False
     known: Mapping[tuple[str, str], Seen] | None = None
     budget: int = 0
+    equal: frozenset[Differing] = NONE_EQUAL
 
     def __post_init__(self) -> None:
         _address(self.topic, "topic")
@@ -271,6 +276,7 @@ class Settle(Command):
     minted: bool = False
     known: Mapping[tuple[str, str], Seen] | None = None
     budget: int = 0
+    equal: frozenset[Differing] = NONE_EQUAL
 
     def __post_init__(self) -> None:
         self.token = whole(self.token, "token", 0, TOKEN_MAX)

@@ -22,10 +22,38 @@ from relaymesh.kernel.parcel import Parcel
 WINDOW_MS = 86_400_000
 REMEMBERED_MAX = 100_000
 DIGEST_SIZE = 16
+TOPIC = "topic:"
+SENDERS_MAX = 10_000
+"""Names that are kept to be shared. A sender may call itself something else in each message."""
 
 
 digest_of: Callable[[bytes], bytes] = xxhash.xxh3_128_digest
 """Tells equal content from other content. Not a signature: a sender can only fool itself."""
+
+
+def topic_target(topic: str) -> str:
+    """The name a topic has as a target of dedup: no mailbox can have it."""
+    return TOPIC + topic
+
+
+def topic_of(target: str) -> str | None:
+    """The topic that is such a target; None for a mailbox."""
+    return target.removeprefix(TOPIC) if target.startswith(TOPIC) else None
+
+
+class Senders:
+    """Lets equal senders be one object: remembered ids are many, their senders few."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def shared(self, sender: str) -> str:
+        known = self._known
+        if len(known) >= SENDERS_MAX:
+            known.clear()  # costs memory only: those that are remembered stay as they are
+        return known.setdefault(sender, sender)
 
 
 class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -36,18 +64,42 @@ class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False):
     digest: bytes
     targets: int = 1
     due: int = 0
+    sender: str = ""
+    """Empty in what an older version wrote: it is not known there."""
+
+
+class Differing(msgspec.Struct, frozen=True, gc=False):
+    """A message of a command whose bytes differ from those its sender sent before under the same id.
+
+    `sequence` is that of the original. Where that is in the same command, `twin` is its position there.
+    """
+
+    position: int
+    target: str
+    id: str
+    sequence: int = -1
+    twin: int = -1
+
+
+NONE_EQUAL: frozenset[Differing] = frozenset()
 
 
 class SeenParcel:
     """What is left of a parcel of admitted messages."""
 
-    __slots__ = ("_digests", "_places", "at", "first", "ids")
+    __slots__ = ("_digests", "_places", "_senders", "at", "first", "ids")
 
-    def __init__(self, parcel: Parcel, ids: list[str]) -> None:
+    def __init__(self, parcel: Parcel, ids: list[str], senders: Senders) -> None:
         self.first = parcel.first
         self.at = parcel.accepted_at
         self.ids = ids
         self._digests = b"".join([digest_of(envelope.content) for envelope in parcel.envelopes])
+        self._senders: str | list[str]
+        """One for all, or one for each."""
+        if parcel.sender is not None:
+            self._senders = senders.shared(parcel.sender)
+        else:
+            self._senders = [senders.shared(envelope.sender) for envelope in parcel.envelopes]
         self._places: dict[str, int] | None = None
 
     @property
@@ -66,7 +118,9 @@ class SeenParcel:
 
     def _seen(self, place: int) -> Seen:
         digest = self._digests[DIGEST_SIZE * place : DIGEST_SIZE * (place + 1)]
-        return Seen(self.first + place, self.at, digest, 1, self.at)
+        senders = self._senders
+        sender = senders if isinstance(senders, str) else senders[place]
+        return Seen(self.first + place, self.at, digest, 1, self.at, sender)
 
 
 Found = int | Seen | SeenParcel
@@ -78,13 +132,22 @@ Remembered = tuple[str, Sequence[str], Seen | SeenParcel]
 class Admitted:
     """Every id admitted within the window, by target (a mailbox or a topic)."""
 
-    __slots__ = ("_by_target", "_order", "_remembered", "horizon", "remembered_max", "stored_through")
+    __slots__ = (
+        "_by_target",
+        "_order",
+        "_remembered",
+        "horizon",
+        "remembered_max",
+        "senders",
+        "stored_through",
+    )
 
     def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
         self._by_target: dict[str, dict[str, Found]] = {}
         self._order: deque[Remembered] = deque()
         """In the order in which they were settled."""
         self._remembered = 0
+        self.senders = Senders()
         self.horizon = -1
         self.remembered_max = remembered_max
         self.stored_through = 0
@@ -110,7 +173,7 @@ class Admitted:
     def settle(self, target: str, entries: list[Entry]) -> None:
         """The entries are gone; their ids stay."""
         known = self.of(target)
-        stored_through = self.stored_through
+        stored_through, shared = self.stored_through, self.senders.shared
         for entry in entries:
             envelope, at = entry.envelope, entry.accepted_at
             id, delay = envelope.id, envelope.delay_ms
@@ -119,7 +182,8 @@ class Admitted:
                 self.horizon = max(self.horizon, at)
                 continue
             due = at + delay if delay > 0 else at
-            self.remember(target, id, Seen(entry.sequence, at, digest_of(envelope.content), 1, due))
+            digest, sender = digest_of(envelope.content), shared(envelope.sender)
+            self.remember(target, id, Seen(entry.sequence, at, digest, 1, due, sender))
 
     def settle_parcel(self, target: str, parcel: Parcel) -> bool:
         """`settle` for all of a parcel. Not done if an id of it leads elsewhere by now.
@@ -136,7 +200,7 @@ class Admitted:
                 del known[id]
             self.horizon = max(self.horizon, parcel.accepted_at)
             return True
-        seen = SeenParcel(parcel, ids)
+        seen = SeenParcel(parcel, ids, self.senders)
         known.update(dict.fromkeys(ids, seen))
         self._order.append((target, ids, seen))
         self._remembered += parcel.count

@@ -276,8 +276,10 @@ def _restore_piece(state: State, piece: AnyPiece, grants: Grants) -> None:
         case EntriesPiece():
             _restore_entries(state, state.mailboxes[piece.mailbox], piece.entries, grants)
         case SeenPiece():
+            shared = state.admitted.senders.shared
             for target, id, seen in piece.ids:
-                state.admitted.remember(target, id, seen)
+                one = msgspec.structs.replace(seen, sender=shared(seen.sender))
+                state.admitted.remember(target, id, one)
         case LettersPiece():
             for letter in piece.letters:
                 state.letters.add(letter)

@@ -13,7 +13,7 @@ from typing import Any
 
 from relaymesh.kernel.charges import Charges, payer_of
 from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters, letter_of
-from relaymesh.kernel.dedup import Admitted, Seen, digest_of
+from relaymesh.kernel.dedup import Admitted, Seen, digest_of, topic_target
 from relaymesh.kernel.entry import (
     DELAYED,
     LEASED,
@@ -55,11 +55,6 @@ from relaymesh.kernel.timers import DueTimes, Expiry, LeaseClock, Wakes
 from relaymesh.kernel.topics import Subscriptions
 
 BURNING = frozenset({"nack", "expired", "restart"})
-
-
-def topic_target(topic: str) -> str:
-    """The name a topic has as a target of dedup: no mailbox can have it."""
-    return "topic:" + topic
 
 
 class State:
@@ -219,7 +214,8 @@ class State:
             self.unrouted += record.count
         for i, envelope in enumerate(record.envelopes):
             due = at + max(0, envelope.delay_ms)
-            seen = Seen(self.sequence + i, at, digest_of(envelope.content), len(route), due)
+            sender = self.admitted.senders.shared(envelope.sender)
+            seen = Seen(self.sequence + i, at, digest_of(envelope.content), len(route), due, sender)
             self.admitted.remember(target, envelope.id, seen)
         for address in route:
             self._come_in(self.mailboxes[address], record.envelopes, at, admitted=False)

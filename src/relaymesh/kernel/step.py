@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from relaymesh.errors import MeshError
+from relaymesh.kernel.dedup import Differing
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.records import AnyRecord
@@ -97,6 +98,8 @@ class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it 
     ended: list[Ended] | None = None
     arrived: list[Arrived] | None = None
     moved: list[BreakerMoved | SubscriptionMoved] | None = None
+    differing: list[Differing] | None = None
+    """With a `Conflict`: the messages whose bytes differ from those of their originals, all of them."""
     freed: bool = False
     """Room appeared in some mailbox: senders that wait for it may try again."""
 

@@ -46,6 +46,7 @@ from relaymesh.kernel.step import Receipt, Step
 from relaymesh.node.core import Core, Receiver, Ticket, marks_of
 from relaymesh.node.local import ROOM_POLL_S, Groups, InProcess, first_entries, mailboxes_of
 from relaymesh.node.node import Node
+from relaymesh.node.originals import Sending
 from relaymesh.node.stats import stats_of
 from relaymesh.wire.stats import MeshStats
 
@@ -227,12 +228,12 @@ class AsyncLocalSession(InProcess):
             lambda: self.node.prepare_publish(topic, envelopes, minted, budget), timeout
         )
 
-    async def _when_room(self, prepare: Callable[[], Command], timeout: float | None) -> list[Receipt]:
+    async def _when_room(self, prepare: Callable[[], Sending], timeout: float | None) -> list[Receipt]:
         deadline = self._loop.time() + (timeout or 0)
         room: asyncio.Event | None = None
         while True:
             try:
-                receipts: list[Receipt] = await self._execute(prepare())
+                receipts = await self._admit(prepare())
             except MailboxFull:
                 left = deadline - self._loop.time()
                 if not timeout or left <= 0:
@@ -246,6 +247,21 @@ class AsyncLocalSession(InProcess):
                 self._core.when_room(partial(self._set_on_loop, room))
             else:
                 return receipts
+
+    async def _admit(self, command: Sending) -> list[Receipt]:
+        """Execute; where bytes differ from what was sent before, once more with those that mean the same."""
+        step = self._core.submit(command)
+        if step.differing is not None:
+            await self._commit(step)
+            equal = await asyncio.to_thread(self.node.originals.equal, command, step.differing)
+            if equal:
+                command.equal = equal
+                step = self._core.submit(command)
+        await self._commit(step)
+        if step.error is not None:
+            raise step.error
+        receipts: list[Receipt] = step.result
+        return receipts
 
     def _set_on_loop(self, event: asyncio.Event) -> None:
         try:
@@ -351,9 +367,7 @@ class AsyncLocalSession(InProcess):
 
     async def settle(self, token: int, groups: Groups, *, budget: int = 0) -> list[Receipt]:
         sends = self.node.prepare_send(groups, minted=False)
-        settle = Settle(token, groups, known=sends.known, budget=budget)
-        receipts: list[Receipt] = await self._execute(settle)
-        return receipts
+        return await self._admit(Settle(token, groups, known=sends.known, budget=budget))
 
     async def extend(self, token: int, ms: int) -> int:
         deadline: int = await self._execute(Extend(token, ms))

@@ -18,7 +18,6 @@ from relaymesh.errors import LeaseLost, MailboxFull, MeshError, UnknownRecipient
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.kernel.commands import (
     Ack,
-    Command,
     Complete,
     Expect,
     Extend,
@@ -45,8 +44,9 @@ from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
 from relaymesh.node.clock import Latch
-from relaymesh.node.core import Receiver
+from relaymesh.node.core import Receiver, marks_of
 from relaymesh.node.node import Node
+from relaymesh.node.originals import Sending
 from relaymesh.node.stats import stats_of
 from relaymesh.wire.stats import MeshStats
 
@@ -149,16 +149,15 @@ class LocalSession(InProcess):
     ) -> list[Receipt]:
         return self._when_room(lambda: self.node.prepare_publish(topic, envelopes, minted, budget), timeout)
 
-    def _when_room(self, prepare: Callable[[], Command], timeout: float | None) -> list[Receipt]:
+    def _when_room(self, prepare: Callable[[], Sending], timeout: float | None) -> list[Receipt]:
         """Execute; a full mailbox is tried again whenever one gets room, until the time is over."""
         if not timeout:
-            receipts: list[Receipt] = self._execute(prepare())
-            return receipts
+            return self._admit(prepare())
         deadline = self.node.time.now() + timeout * 1000
         latch: Latch | None = None
         while True:
             try:
-                receipts = self._execute(prepare())
+                receipts = self._admit(prepare())
             except MailboxFull:
                 left = (deadline - self.node.time.now()) / 1000
                 if left <= 0:
@@ -169,6 +168,18 @@ class LocalSession(InProcess):
                 self._core.when_room(latch.open)
             else:
                 return receipts
+
+    def _admit(self, command: Sending) -> list[Receipt]:
+        """Execute; where bytes differ from what was sent before, once more with those that mean the same."""
+        step = self._core.submit(command)
+        if step.differing is not None:
+            self._core.reach(*marks_of(step))
+            equal = self.node.originals.equal(command, step.differing)
+            if equal:
+                command.equal = equal
+                step = self._core.submit(command)
+        receipts: list[Receipt] = self._core.commit(step)
+        return receipts
 
     # -- receiving
 
@@ -251,9 +262,7 @@ class LocalSession(InProcess):
 
     def settle(self, token: int, groups: Groups, *, budget: int = 0) -> list[Receipt]:
         sends = self.node.prepare_send(groups, minted=False)
-        settle = Settle(token, groups, known=sends.known, budget=budget)
-        receipts: list[Receipt] = self._execute(settle)
-        return receipts
+        return self._admit(Settle(token, groups, known=sends.known, budget=budget))
 
     def extend(self, token: int, ms: int) -> int:
         deadline: int = self._execute(Extend(token, ms))

@@ -16,14 +16,14 @@ from relaymesh.errors import Closed, DiskFloor, MeshError, PayloadTooLarge, Stor
 from relaymesh.journal import Disk, Mirror, archive_behind, write_checkpoint
 from relaymesh.journal.bell import Bell
 from relaymesh.kernel.commands import Publish, PurgeDeadLetters, Send, Start, Stop, Tick
-from relaymesh.kernel.dedup import Seen
+from relaymesh.kernel.dedup import Seen, topic_target
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.snapshot import Snapshot
-from relaymesh.kernel.state import topic_target
 from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
 from relaymesh.node.core import Core, JournalPort, NullJournal
 from relaymesh.node.opening import STORE_FILE, Opened, first_state, open_directory
+from relaymesh.node.originals import Originals
 from relaymesh.node.own import own_directory
 from relaymesh.node.projector import InlineProjector, Projector
 from relaymesh.node.retention import drop_old_segments
@@ -95,6 +95,7 @@ class Node:
             waits_for_sync=settings.durability == "synced",
             project=None if self.projector is None else self.projector.offer,
         )
+        self.originals = Originals(self.core, disk)
         self._guard = SuspendGuard(self.clock, self.time)
         self._guarding = threading.Lock()
         self.core.on_due = self._watch_clock

@@ -75,7 +75,7 @@ CODES: tuple[Code, ...] = (
     ),
     Code("UNKNOWN_RECIPIENT", 404, False, "There is no mailbox of that name: nobody registered or opened it"),
     Code("NOT_FOUND", 404, False, "No such agent, message, dead letter, subscription or path"),
-    Code("CONFLICT", 409, False, "The id was used before, with other content"),
+    Code("CONFLICT", 409, False, "The id was used before, with other content or by another sender"),
     Code("LEASE_LOST", 409, False, "The token is stale: the lease ended or was settled"),
     Code("PAYLOAD_TOO_LARGE", 413, False, "The content, or the whole body, is over its limit"),
     Code("MAILBOX_FULL", 429, True, "The mailbox, or a subscription of the topic, has no room"),

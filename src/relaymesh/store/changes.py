@@ -23,7 +23,7 @@ import msgspec
 
 from relaymesh.kernel.address import namespace_of
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.dedup import digest_of
+from relaymesh.kernel.dedup import digest_of, topic_target
 from relaymesh.kernel.entry import with_failure
 from relaymesh.kernel.records import (
     Accepted,
@@ -38,7 +38,7 @@ from relaymesh.kernel.records import (
     Reprioritised,
     Returned,
 )
-from relaymesh.kernel.state import BURNING, topic_target
+from relaymesh.kernel.state import BURNING
 from relaymesh.store.projection import Projection, State
 from relaymesh.store.runs import RUN_MAX, Runs
 
@@ -215,7 +215,8 @@ class Changes:
                     rows += (sequence, namespace, mailbox, topic, e.id, e.type, e.sender, e.task, e.priority,
                              state, attempts, at, due, updated)  # fmt: skip
                 admitted += (
-                    sequence, topic_namespace, target, record.targets, e.id, digest_of(e.content), at, due
+                    sequence, topic_namespace, target, record.targets, e.id, digest_of(e.content), at, due,
+                    e.sender,
                 )  # fmt: skip
         return rows, admitted
 

@@ -27,12 +27,14 @@ VALUES {rows}
 
 -- The rows of `messages` that were just inserted have all that is needed: no value is bound twice.
 -- name: insert_admitted
-INSERT INTO idempotency (sequence, namespace, target, idempotency_key, result_hash, processed_at_ms, due_at_ms)
-SELECT sequence, namespace, mailbox, msg_id, content_hash, created_at_ms, due_at_ms
+INSERT INTO idempotency (sequence, namespace, target, idempotency_key, result_hash, processed_at_ms, due_at_ms,
+                         sender)
+SELECT sequence, namespace, mailbox, msg_id, content_hash, created_at_ms, due_at_ms, from_agent
 FROM messages WHERE sequence >= ?1 AND content_hash IS NOT NULL
 
 -- name: insert_admitted_by_topic
-INSERT INTO idempotency (sequence, namespace, target, targets, idempotency_key, result_hash, processed_at_ms, due_at_ms)
+INSERT INTO idempotency (sequence, namespace, target, targets, idempotency_key, result_hash, processed_at_ms, due_at_ms,
+                         sender)
 VALUES {rows}
 
 -- name: mark_boundary
@@ -99,7 +101,7 @@ SELECT journal FROM projection WHERE id = 1
 UPDATE projection SET journal = ?1 WHERE id = 1
 
 -- name: lookup
-SELECT idempotency_key, sequence, processed_at_ms, result_hash, targets, due_at_ms
+SELECT idempotency_key, sequence, processed_at_ms, result_hash, targets, due_at_ms, coalesce(sender, '')
 FROM idempotency
 WHERE target = ?1 AND idempotency_key IN carray(?2) AND processed_at_ms > ?3
 

@@ -6,15 +6,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaymesh.errors import Conflict
 from relaymesh.kernel import admission
 from relaymesh.kernel.dead_letters import Shelf
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.dedup import Admitted, Seen
+from relaymesh.kernel.dedup import NONE_EQUAL, Admitted, Differing
 from relaymesh.kernel.entry import Entry
-from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.recognition import Recognition
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.suspension import Look
@@ -47,15 +46,9 @@ def dedup_without_the_store(original: Original, node: Node, targets: Any) -> Non
     pass
 
 
-@plant(at(admission, "_same_again"), broken="the same id with other content is taken for a duplicate")
-def conflict_taken_for_duplicate(
-    original: Original, target: str, envelope: Envelope, found: Entry | Seen
-) -> Receipt:
-    try:
-        receipt: Receipt = original(target, envelope, found)
-    except Conflict:
-        return Receipt(envelope.id, found.sequence, duplicate=True)
-    return receipt
+@plant(at(Recognition, "require_same"), broken="the same id with other content is taken for a duplicate")
+def conflict_taken_for_duplicate(original: Original, recognition: Recognition) -> None:
+    pass
 
 
 @plant(at(Mailbox, "room_for"), broken="a full mailbox takes more")
@@ -71,8 +64,11 @@ def batch_accepted_in_part(
     known: Any = None,
     minted: bool = False,
     budget: int = 0,
+    equal: frozenset[Differing] = NONE_EQUAL,
 ) -> list[Receipt]:
-    return [receipt for group in groups for receipt in original(decision, [group], known, minted, budget)]
+    return [
+        receipt for group in groups for receipt in original(decision, [group], known, minted, budget, equal)
+    ]
 
 
 @plant(at(Shelf, "full"), broken="a mailbox takes more though its dead letters are full")

@@ -1,0 +1,141 @@
+"""Recognition: which messages of a command were sent before, and which of those are what they were.
+
+An id belongs to its sender: the same id from another sender is a conflict, whatever the content. The same
+id from the same sender is a duplicate if the bytes are the same. Where they differ, the step names the
+originals (`Step.differing`) and the command is refused. The shell may then read what was sent before; if it
+is the same JSON value in other bytes, the command comes again and says so (`equal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from relaymesh.errors import Conflict
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.dedup import WINDOW_MS, Differing, Found, Seen, SeenParcel, digest_of
+from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.step import Receipt
+
+Known = Mapping[tuple[str, str], Seen] | None
+"""By target and id: what the store knows of ids that memory may have forgotten."""
+
+OTHER_SENDER_HINT = "each sender chooses its own ids: put your own name or something random into the id"
+
+
+def all_unknown(decision: Decision, target: str, envelopes: Sequence[Envelope], known: Known) -> bool:
+    """Whether none of these is known or given twice, as it nearly always is. A wrong no costs time only."""
+    ids = {envelope.id for envelope in envelopes}
+    if known or len(ids) < len(envelopes):
+        return False
+    return decision.state.admitted.of(target).keys().isdisjoint(ids)
+
+
+class Recognition:
+    """Looks at the messages of one command, target by target; then `require_same`, then `in_order`."""
+
+    __slots__ = ("_decision", "_differing", "_equal", "_foreign", "_here", "_known", "_prior")
+
+    def __init__(self, decision: Decision, known: Known, equal: frozenset[Differing]) -> None:
+        self._decision = decision
+        self._known = known
+        self._equal = equal
+        self._here: dict[tuple[str, str], tuple[Envelope, int]] = {}
+        """What this command itself brings so far, with its position."""
+        self._prior: dict[int, Receipt | int] = {}
+        """By position: the receipt of a message known before, or the position of its twin."""
+        self._foreign: tuple[str, str, str] | None = None
+        """Target, id and sender of the first that another sender sent before."""
+        self._differing: list[Differing] = []
+
+    def new_of(self, target: str, envelopes: Sequence[Envelope], position: int) -> list[Envelope]:
+        """Those that this target has not seen; `position` is that of the first of them in the command."""
+        decision, known = self._decision, self._known
+        seen = decision.state.admitted.of(target)
+        new: list[Envelope] = []
+        for i, envelope in enumerate(envelopes, position):
+            id = envelope.id
+            found = _what_is_left(decision, target, id, seen.get(id))
+            if found is None and known is not None:
+                found = known.get((target, id))
+            if found is not None and not _forgotten(found, decision.now):
+                self._prior[i] = receipt = _receipt_again(id, found)
+                sender = _sender_of(found)
+                same = _same_bytes(envelope, found)
+                self._compare(envelope, sender, same, Differing(i, target, id, receipt.sequence))
+                continue
+            first, place = self._here.setdefault((target, id), (envelope, i))
+            if place == i:
+                new.append(envelope)
+                continue
+            self._prior[i] = place
+            same = first.content == envelope.content
+            self._compare(envelope, first.sender, same, Differing(i, target, id, twin=place))
+        return new
+
+    def _compare(self, envelope: Envelope, sender: str, same: bool, differing: Differing) -> None:
+        """`sender`: of the original; empty where that is not known."""
+        if sender and sender != envelope.sender:
+            self._foreign = self._foreign or (differing.target, differing.id, sender)
+        elif not same:
+            self._differing.append(differing)
+
+    def require_same(self) -> None:
+        """Raise `Conflict` if another sender sent one, or bytes differ and nobody has found them equal."""
+        if self._foreign is not None:
+            target, id, sender = self._foreign
+            raise Conflict(f"id {id!r} was already sent to {target} by {sender}", hint=OTHER_SENDER_HINT)
+        differing = [each for each in self._differing if each not in self._equal]
+        if differing:
+            self._decision.step.differing = differing
+            first = differing[0]
+            raise Conflict(f"id {first.id!r} was already sent to {first.target} with other content")
+
+    def in_order(self, receipts: list[Receipt]) -> list[Receipt]:
+        """Merge the receipts of new messages with those of known ones, by position in the command."""
+        prior = self._prior
+        if not prior:
+            return receipts
+        fresh = iter(receipts)
+        merged: list[Receipt] = []
+        for i in range(len(receipts) + len(prior)):
+            answer = prior.get(i)
+            if answer is None:
+                merged.append(next(fresh))
+            elif isinstance(answer, Receipt):
+                merged.append(answer)
+            else:
+                merged.append(msgspec.structs.replace(merged[answer], duplicate=True))
+        return merged
+
+
+def _receipt_again(id: str, found: Entry | Seen) -> Receipt:
+    """The receipt that the original got."""
+    if isinstance(found, Seen):
+        due, accepted_at, targets = found.due, found.at, found.targets
+    else:
+        due, accepted_at, targets = found.scheduled_at, found.accepted_at, 1
+    return Receipt(id, found.sequence, True, targets, due if due > accepted_at else 0)
+
+
+def _sender_of(found: Entry | Seen) -> str:
+    return found.sender if isinstance(found, Seen) else found.envelope.sender
+
+
+def _same_bytes(envelope: Envelope, found: Entry | Seen) -> bool:
+    if isinstance(found, Seen):
+        return found.digest == digest_of(envelope.content)
+    return found.envelope.content == envelope.content
+
+
+def _what_is_left(decision: Decision, target: str, id: str, found: Found | None) -> Entry | Seen | None:
+    """Of a message that was admitted under this id: its entry, or its traces."""
+    if isinstance(found, int):
+        return decision.state.mailboxes[target].entries.look(found)
+    return found[id] if isinstance(found, SeenParcel) else found
+
+
+def _forgotten(found: Entry | Seen, now: int) -> bool:
+    return isinstance(found, Seen) and found.at + WINDOW_MS <= now

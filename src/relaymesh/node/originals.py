@@ -1,0 +1,112 @@
+"""Originals: what was sent before under an id, read again to tell other bytes from other content.
+
+The kernel keeps a digest of what was sent, and tells equal bytes by it. Another language may write the same
+JSON in other bytes. Only where the bytes differ is the original read: from memory while it is unsettled, else
+from the journal, which `archive_days` keeps for longer than the dedup window. A mesh in memory has no
+journal: there a settled message with other bytes is a conflict.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from relaymesh.errors import DirectoryError
+from relaymesh.journal import Disk, find_frames
+from relaymesh.kernel.commands import Publish, Send, Settle
+from relaymesh.kernel.dedup import Differing, topic_of, topic_target
+from relaymesh.kernel.envelope import Encoding, Envelope
+from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.records import Accepted, Published
+from relaymesh.node.core import Core
+from relaymesh.wire.equality import same_json
+from relaymesh.wire.records import read_records
+
+log = logging.getLogger("relaymesh.node")
+
+Sending = Send | Publish | Settle
+
+
+class Originals:
+    """Reads originals for one node, once the step that named them is committed: then they are written.
+
+    Called without the core's lock; may wait for the disk.
+    """
+
+    def __init__(self, core: Core, disk: Disk | None) -> None:
+        self._core = core
+        self._disk = disk
+        self._one_reader = threading.Lock()
+        """A client may ask for this often: it shall not keep more than one thread busy."""
+
+    def equal(self, command: Sending, differing: Sequence[Differing]) -> frozenset[Differing]:
+        """Those of `differing` that mean what their originals mean, up to the first that does not."""
+        sent = _envelopes(command)
+        with self._one_reader:
+            originals = self._read([each for each in differing if _may_be_same(sent, each)])
+        equal: list[Differing] = []
+        for each in differing:
+            original = sent[each.twin] if each.twin >= 0 else originals.get((each.target, each.sequence))
+            if original is None or not _same(sent[each.position], original):
+                break  # the command is refused for this one
+            equal.append(each)
+        return frozenset(equal)
+
+    def _read(self, differing: Sequence[Differing]) -> dict[tuple[str, int], Envelope]:
+        """The originals that can be read, by target and sequence."""
+        found: dict[tuple[str, int], Envelope] = self._core.read(lambda kernel: _unsettled(kernel, differing))
+        missing = [each for each in differing if (each.target, each.sequence) not in found]
+        if missing and self._disk is not None:
+            try:
+                found |= _journaled(self._disk, missing)
+            except (DirectoryError, OSError) as error:
+                log.warning("what was sent before cannot be read and compared: %s", error)
+        return found
+
+
+def _unsettled(kernel: Kernel, differing: Sequence[Differing]) -> dict[tuple[str, int], Envelope]:
+    """What is still in a mailbox: that of the target, or one that got a copy from the topic."""
+    state = kernel.state
+    found: dict[tuple[str, int], Envelope] = {}
+    for each in differing:
+        topic = topic_of(each.target)
+        for address in [each.target] if topic is None else state.subscriptions.route(topic):
+            mailbox = state.mailboxes.get(address)
+            entry = None if mailbox is None else mailbox.entries.look(each.sequence)
+            if entry is not None:
+                found[each.target, each.sequence] = entry.envelope
+    return found
+
+
+def _journaled(disk: Disk, differing: Sequence[Differing]) -> dict[tuple[str, int], Envelope]:
+    wanted = {each.sequence: each for each in differing}
+    found: dict[tuple[str, int], Envelope] = {}
+    for frame in find_frames(disk, wanted):
+        base = frame.first_sequence
+        for record in read_records(frame.payload):
+            if isinstance(record, Accepted | Published):
+                target = record.mailbox if isinstance(record, Accepted) else topic_target(record.topic)
+                for sequence, envelope in enumerate(record.envelopes, base):
+                    each = wanted.get(sequence)
+                    if each is not None and (each.target, each.id) == (target, envelope.id):
+                        found[target, sequence] = envelope
+            base += record.count
+    return found
+
+
+def _envelopes(command: Sending) -> Sequence[Envelope]:
+    """By position."""
+    if isinstance(command, Publish):
+        return command.envelopes
+    return [envelope for _, envelopes in command.groups for envelope in envelopes]
+
+
+def _may_be_same(sent: Sequence[Envelope], each: Differing) -> bool:
+    """Whether it is worth reading what was sent before."""
+    return each.twin < 0 and sent[each.position].encoding == Encoding.JSON
+
+
+def _same(one: Envelope, original: Envelope) -> bool:
+    both = one.encoding == original.encoding == Encoding.JSON
+    return both and same_json(one.content, original.content)
