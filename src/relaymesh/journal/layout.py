@@ -7,6 +7,7 @@
     archive/      segments behind the checkpoints, under the same names
     checkpoints/  the newest two
     consumers/    how far readers have come that retention waits for; see `consumers.py`
+    dead-letters/ dead letters that were purged by age; see `node/letter_archive.py`
     mirror        where this directory's mirror lies; see `mirror.py`
     aside.jsonl   records that cannot be read and are passed over; see `aside.py`
     incomplete    the directory is being filled from another one; it must not be used yet
@@ -25,6 +26,7 @@ __all__ = [
     "ARCHIVE",
     "ASIDE",
     "CHECKPOINTS",
+    "DEAD_LETTERS",
     "EPOCH",
     "INCOMPLETE",
     "JOURNAL",
@@ -44,6 +46,7 @@ __all__ = [
 JOURNAL = "journal"
 ARCHIVE = "archive"
 CHECKPOINTS = "checkpoints"
+DEAD_LETTERS = "dead-letters"
 LOCK = "lock"
 EPOCH = "epoch"
 MARK = "mark"
@@ -55,10 +58,11 @@ NEW = ".new"
 _OWN = re.compile(
     r"(?:set-aside-[0-9T]{15}/)?(?:"
     r"(?:lock|epoch|mark|mirror|incomplete|aside\.jsonl)(?:\.new)?"
-    r"|journal|archive|checkpoints|consumers"
+    r"|journal|archive|checkpoints|consumers|dead-letters"
     r"|(?:journal|archive)/[0-9]{12}-[0-9]{20}\.rmj(?:\.new)?"
     r"|journal/room\.new"
     r"|checkpoints/[0-9]{20}\.rmc(?:\.new)?"
+    r"|dead-letters/[0-9]{4}-[0-9]{2}\.jsonl"
     r"|consumers/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}\.json(?:\.new)?"
     r")|set-aside-[0-9T]{15}"
 )

@@ -145,6 +145,19 @@ class DeadLetters:
     def find(self, mailbox: str, dead_sequence: int) -> DeadLetter | None:
         return self.of(mailbox).letters.get(dead_sequence)
 
+    def older(self, before: int, count: int, size: int) -> list[DeadLetter]:
+        """Letters that died before this time, mailbox by mailbox: at most `count`, and of about `size`."""
+        found: list[DeadLetter] = []
+        for shelf in self._by_mailbox.values():
+            for letter in shelf.letters.values():
+                if letter.at >= before:
+                    break  # they are in the order in which they died
+                if len(found) >= count or size <= 0:
+                    return found
+                found.append(letter)
+                size -= letter.size
+        return found
+
     def mark_redriven(self, letter: DeadLetter) -> None:
         """A redriven letter stays, at its place, so that redriving it again finds it done."""
         self.count -= letter.status == "pending"

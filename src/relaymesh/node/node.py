@@ -15,13 +15,15 @@ import apsw
 from relaymesh.errors import Closed, DiskFloor, MeshError, PayloadTooLarge, StoreLagging
 from relaymesh.journal import Disk, Mirror, archive_behind, write_checkpoint
 from relaymesh.journal.bell import Bell
-from relaymesh.kernel.commands import Publish, PurgeDeadLetters, Send, Start, Stop, Tick
+from relaymesh.kernel.commands import Publish, Send, Start, Stop, Tick
 from relaymesh.kernel.dedup import Seen, topic_target
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
 from relaymesh.node.core import Core, JournalPort, NullJournal
+from relaymesh.node.daily import Daily
+from relaymesh.node.letter_archive import LetterArchive
 from relaymesh.node.opening import STORE_FILE, Opened, first_state, open_directory
 from relaymesh.node.originals import Originals
 from relaymesh.node.own import own_directory
@@ -35,7 +37,6 @@ from relaymesh.wire.snapshot import encode_piece
 
 log = logging.getLogger("relaymesh.node")
 
-DAY_MS = 86_400_000
 HOUSEKEEPING_S = 1.0
 RECLAIM_PAUSE_MS = 5_000
 SEGMENTS_MAX = 64
@@ -46,6 +47,8 @@ ID_CLOCK_SLACK_MS = 60_000
 
 class Node:
     """An open mesh directory, or a mesh in memory. `close` it, or the next start has to replay more."""
+
+    _at_daily: threading.Thread | None = None
 
     def __init__(
         self,
@@ -101,7 +104,8 @@ class Node:
         self.core.on_due = self._watch_clock
         self._checkpointed_bytes = 0
         self._many_segments = self.opened is not None and self.opened.segments >= SEGMENTS_MAX
-        self._last_sync_ms = self._last_daily_ms = self.time.now()
+        self._last_sync_ms = self.time.now()
+        self._daily = Daily(self.core, settings, LetterArchive(disk), self._drop_old_segments)
         self._checkpointing: threading.Thread | None = None
         self._wake = Bell()
         self._background = background
@@ -209,9 +213,7 @@ class Node:
             applied = self.store.applied
             core.read(lambda kernel: kernel.state.admitted.forget(applied, now))
         self._checkpoint_if_due()
-        if now - self._last_daily_ms >= DAY_MS:
-            self._last_daily_ms = now
-            self._drop_old_letters(now)
+        self._daily_if_due(now)
         next_at = core.arm_timer()
         next_sync_at = self._last_sync_ms + self._sync_every_ms() if core.unsynced else next_at
         return max(0.0, min(next_at - now, next_sync_at - now, HOUSEKEEPING_S * 1000) / 1000)
@@ -233,14 +235,21 @@ class Node:
                 "%s: no lease is reclaimed for %d ms", event, RECLAIM_PAUSE_MS
             )
 
-    def _drop_old_letters(self, now: int) -> None:
-        before = now - int(self.settings.dead_letter_days * DAY_MS)
-        old = self.core.read(
-            lambda kernel: [(x.mailbox, x.dead_sequence) for x in kernel.state.letters if x.at < before]
-        )
-        if old:
-            self.core.execute(PurgeDeadLetters(old))
-            log.info("purged %d dead letters older than %s days", len(old), self.settings.dead_letter_days)
+    def _daily_if_due(self, now: int) -> None:
+        running = self._at_daily is not None and self._at_daily.is_alive()
+        if running or not self._daily.due(now):
+            return
+        if not self._background:
+            self._daily.run()
+            return
+        thread = threading.Thread(target=self._daily.run, name="relaymesh-daily", daemon=True)
+        thread.start()
+        self._at_daily = thread  # only now: a close in another thread may want to join it
+
+    def _drop_old_segments(self) -> None:
+        if self.disk is not None and self.settings.durability != "memory":
+            with self._one_checkpoint:
+                drop_old_segments(self.disk, self.settings, self.time.wall_ns())
 
     # -- checkpoints --------------------------------------------------------------------------
 
@@ -321,7 +330,10 @@ class Node:
         if self.core.forked:
             return  # everything here is the parent's
         self._wake.ring()
+        self._daily.stop()
         try:
+            if self._at_daily is not None:
+                self._at_daily.join(timeout=60)  # it ends with the letters it has in hand
             if self._checkpointing is not None:
                 self._checkpointing.join(timeout=60)  # it is of use to the next start
             if self.core.failure is None:

@@ -65,7 +65,8 @@ class MeshSettings:
         that has not got them; from 80% on an alert is logged. Raising it costs disk space.
     consumer_hold_bytes: how many bytes beyond `archive_days` are kept at most for such a consumer; the oldest
         go first, with an alert. Raising it costs that much disk space.
-    dead_letter_days: dead letters older than this are purged.
+    dead_letter_days: dead letters older than this are appended to `dead-letters/<year>-<month>.jsonl` and
+        purged, at the start and once a day. Raising it costs memory: letters are kept there until then.
     mirror: a second directory, on another disk, that holds the same journal byte for byte. None keeps the one
         the data directory is noted to have, if any. Costs the same disk space again.
     mirror_mode: `required` answers a send when both directories are synced, so each waits for the slower

@@ -15,7 +15,6 @@ from msgspec import UNSET
 from relaymesh.errors import InvalidEnvelope, InvalidSettings, NotFound
 from relaymesh.kernel.dead_letters import DeadLetter as Letter
 from relaymesh.kernel.envelope import Encoding, Envelope
-from relaymesh.kernel.records import Failure
 from relaymesh.sdk.letters import DeadLetter, select
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.pages import letter_size, letters_after
@@ -24,7 +23,6 @@ from relaymesh.server.served import Served
 from relaymesh.wire.api import (
     DeadLetterBody,
     DeadLettersAnswer,
-    FailureBody,
     LetterChoice,
     LetterFilter,
     PurgedAnswer,
@@ -34,8 +32,8 @@ from relaymesh.wire.api import (
     RedriveRequest,
 )
 from relaymesh.wire.content import check_json
-from relaymesh.wire.envelope import check_id, iso
-from relaymesh.wire.protocol import message_json
+from relaymesh.wire.envelope import check_id
+from relaymesh.wire.letter import letter_body
 
 REDRIVE_S_MAX = 60
 """A redrive with a rate is paced inside its request, which must not last longer than this."""
@@ -262,35 +260,3 @@ async def _redrive(
 
 
 # -- as the wire shows them -------------------------------------------------------------------
-
-
-def letter_body(letter: Letter) -> DeadLetterBody:
-    return DeadLetterBody(
-        dead_sequence=letter.dead_sequence,
-        message_id=letter.envelope.id,
-        receiver=letter.mailbox,
-        sender=letter.envelope.sender,
-        reason=letter.reason,
-        code=letter.code,
-        error=letter.failures[-1].reason if letter.failures else "",
-        attempts=letter.attempts,
-        redrives=letter.redrives,
-        sequence=letter.sequence,
-        accepted_at=iso(letter.accepted_at),
-        failed_at=iso(letter.at),
-        status=letter.status,
-        failures=[failure_body(each) for each in letter.failures],
-        message=msgspec.Raw(
-            message_json(letter.envelope, letter.mailbox, letter.accepted_at, max(0, letter.attempts - 1))
-        ),
-    )
-
-
-def failure_body(failure: Failure) -> FailureBody:
-    return FailureBody(
-        attempt=failure.attempt,
-        at=iso(failure.at),
-        code=failure.code,
-        reason=failure.reason,
-        stack=failure.stack,
-    )

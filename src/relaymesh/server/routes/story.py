@@ -17,11 +17,11 @@ from relaymesh.kernel.entry import STATE_NAMES, Entry, format_token
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.records import Failure
 from relaymesh.server.exchange import Exchange
-from relaymesh.server.routes.dead_letters import failure_body
 from relaymesh.server.served import CATCH_UP_S, Served
 from relaymesh.store.views import LetterRow, MessageRow, Views
 from relaymesh.wire.api import FailureBody, StoryAnswer, StoryEntry
 from relaymesh.wire.envelope import iso
+from relaymesh.wire.letter import failure_body
 from relaymesh.wire.old_forms import read_failures
 
 

@@ -15,7 +15,6 @@ from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import STATE_NAMES, Lease, parse_token
 from relaymesh.server.exchange import VALUES_MAX
 from relaymesh.server.intake import Intake, TopicIntake, messages_in, parsed
-from relaymesh.server.routes.dead_letters import letter_body
 from relaymesh.server.routes.receiving import delivery_body
 from relaymesh.server.routes.settling import Settling
 from relaymesh.server.ws import calls
@@ -27,6 +26,7 @@ from relaymesh.wire.api import MailboxSettingsBody, settings_from
 from relaymesh.wire.api.base import Token
 from relaymesh.wire.envelope import iso
 from relaymesh.wire.frames import Cancel, Credit, Frame, Goodbye, Heartbeat, Ping
+from relaymesh.wire.letter import letter_body
 from relaymesh.wire.protocol import Incoming, message_json
 
 Tokens = list[Token]

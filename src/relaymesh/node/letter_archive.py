@@ -1,0 +1,65 @@
+"""The archive of dead letters: what is purged by age is appended to a file first.
+
+    dead-letters/2026-11.jsonl    a line for each letter, as `GET /v1/dead-letters` shows it; a file a month
+
+Lines are synced before the letters are purged. After a crash in between, the letters are still there and are
+archived again: a letter may be there twice, never not at all. A line that a crash cut off is removed by the
+next append. RelayMesh never deletes these files. They are not part of the mirror.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from relaymesh.journal import Disk, File, MirroredDisk
+from relaymesh.journal.layout import DEAD_LETTERS
+from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.wire.letter import letter_body
+
+__all__ = ["LetterArchive"]
+
+BLOCK_BYTES = 65_536
+
+
+class LetterArchive:
+    """Appends to the files of one data directory; None for a mesh in memory. One thread at a time."""
+
+    def __init__(self, disk: Disk | None) -> None:
+        self._disk = disk.primary if isinstance(disk, MirroredDisk) else disk
+
+    def append(self, letters: Sequence[DeadLetter], wall_ms: int) -> str | None:
+        """Come back when they are durable; returns the name of the file. Raises `OSError`."""
+        if self._disk is None:
+            return None
+        name = f"{DEAD_LETTERS}/{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y-%m}.jsonl"
+        data = b"".join([msgspec.json.encode(letter_body(letter)) + b"\n" for letter in letters])
+        new = not self._disk.exists(name)
+        if new:
+            self._disk.make_folder(DEAD_LETTERS)
+            self._disk.sync_folder("")
+        file = self._disk.open(name, create=new)
+        try:
+            file.write_at(data, _end_of_lines(file))
+            file.sync()
+        finally:
+            file.close()
+        self._disk.sync_folder(DEAD_LETTERS)  # also if it was there: the crash may have come just before
+        return name
+
+
+def _end_of_lines(file: File) -> int:
+    """The offset behind the last whole line; what lies behind it is cut off."""
+    size = end = file.size()
+    while end > 0:
+        start = max(0, end - BLOCK_BYTES)
+        newline = file.read_at(start, end - start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end < size:
+        file.truncate(end)
+    return end
