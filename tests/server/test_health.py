@@ -17,6 +17,7 @@ from relaymesh.errors import MailboxFull, MeshError, SenderError
 from relaymesh.server.app import ROUTES
 from relaymesh.server.codes import CODES
 from relaymesh.server.problem import TITLES, problem_answer, status_of
+from relaymesh.server.routes.metrics import Sample, render
 from tests.server.serving import URL, serving
 
 
@@ -110,6 +111,28 @@ async def test_metrics_are_prometheus_text_with_the_names_that_were_asked_for(tm
         other = await api.client(["read"], namespace="red").get("/metrics")
         assert "default/coder" not in other.text
         assert (await api.agent("coder").get("/metrics")).status_code == 403
+
+
+async def test_metrics_print_every_digit_of_a_count(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        mailbox = api.served.node.core.kernel.state.mailboxes["default/coder"]
+        mailbox.counters.accepted = mailbox.counters.acked = 12_345_678_901
+        mailbox.counters.retried = 1_000_001
+        mailbox.by_priority[3] = 2_000_003
+        api.served.counts.requests = 9_007_199_254_740_993
+        lines = (await api.admin.get("/metrics")).text.splitlines()
+        assert 'messages_sent_total{receiver="default/coder"} 12345678901' in lines
+        assert 'messages_processed_total{receiver="default/coder",status="acked"} 12345678901' in lines
+        assert 'mailbox_retry_total{receiver="default/coder"} 1000001' in lines
+        assert 'mailbox_queue_depth{receiver="default/coder",priority="3"} 2000003' in lines
+        assert "relaymesh_web_requests_total 9007199254740994" in lines
+
+
+def test_a_sample_that_is_no_whole_number_is_printed_exactly_too() -> None:
+    samples: list[Sample] = [({"of": "a"}, 0.1 + 0.2), ({}, 1e300), ({}, 1234567.5)]
+    lines = render([("rate", "gauge", "Some rate.", samples)]).splitlines()[2:]
+    assert lines == ['rate{of="a"} 0.30000000000000004', "rate 1e+300", "rate 1234567.5"]
 
 
 def _samples(text: str) -> dict[str, float]:

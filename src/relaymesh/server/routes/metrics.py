@@ -66,7 +66,7 @@ def _lines(name: str, samples: Iterable[Sample]) -> str:
     shown = []
     for labels, value in samples:
         pairs = ",".join([f'{label}="{_escaped(text)}"' for label, text in labels.items()])
-        shown.append(f"{name}{{{pairs}}} {value:g}\n" if pairs else f"{name} {value:g}\n")
+        shown.append(f"{name}{{{pairs}}} {value}\n" if pairs else f"{name} {value}\n")
     return "".join(shown)
 
 
@@ -81,7 +81,7 @@ def _each(field: str, label: str = "mailbox") -> Show:
     value = attrgetter(field)
 
     def show(name: str, boxes: Sequence[Box]) -> str:
-        return "".join([f'{name}{{{label}="{address}"}} {value(box):g}\n' for address, box in boxes])
+        return "".join([f'{name}{{{label}="{address}"}} {value(box)}\n' for address, box in boxes])
 
     return show
 
@@ -89,7 +89,7 @@ def _each(field: str, label: str = "mailbox") -> Show:
 def _depth(name: str, boxes: Sequence[Box]) -> str:
     return "".join(
         [
-            f'{name}{{receiver="{address}",priority="{priority}"}} {count:g}\n'
+            f'{name}{{receiver="{address}",priority="{priority}"}} {count}\n'
             for address, box in boxes
             for priority, count in box.by_priority.items()
         ]
@@ -99,7 +99,7 @@ def _depth(name: str, boxes: Sequence[Box]) -> str:
 def _processed(name: str, boxes: Sequence[Box]) -> str:
     return "".join(
         [
-            f'{name}{{receiver="{address}",status="{status}"}} {getattr(box, status):g}\n'
+            f'{name}{{receiver="{address}",status="{status}"}} {getattr(box, status)}\n'
             for address, box in boxes
             for status in ("acked", "dropped", "dead", "expired")
         ]
