@@ -113,6 +113,25 @@ async def test_metrics_are_prometheus_text_with_the_names_that_were_asked_for(tm
         assert (await api.agent("coder").get("/metrics")).status_code == 403
 
 
+async def test_duplicates_and_refused_sends_are_counted(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        await api.admin.put("/v1/mailboxes/coder", json={"settings": {"capacity": 1}})
+        before = _samples((await api.admin.get("/metrics")).text)
+        assert (
+            before["relaymesh_duplicates_total"] == before['publish_timeout_total{code="MAILBOX_FULL"}'] == 0
+        )
+        for _ in range(3):
+            await api.send("coder", 1, id="m-1")
+        full = {"from": "planner", "to": "coder", "content": 2}
+        assert (await api.admin.post("/v1/messages", json=full)).json()["code"] == "MAILBOX_FULL"
+        after = _samples((await api.admin.get("/metrics")).text)
+        assert after["relaymesh_duplicates_total"] == 2
+        assert after['publish_timeout_total{code="MAILBOX_FULL"}'] == 1
+        stats = (await api.admin.get("/v1/stats")).json()
+        assert (stats["duplicates"], stats["refused"]) == (2, {"MAILBOX_FULL": 1})
+
+
 async def test_metrics_print_every_digit_of_a_count(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         await api.open("coder")

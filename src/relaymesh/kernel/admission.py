@@ -17,7 +17,7 @@ from relaymesh.kernel.exits import MAILBOX_FULL, bury
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.recognition import Known, Recognition, all_unknown
 from relaymesh.kernel.records import Accepted, Published
-from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.step import Receipt, Scheduled
 from relaymesh.kernel.suspension import Look, dead_letters_full, resume, suspend
 
 Groups = Sequence[tuple[str, Sequence[Envelope]]]
@@ -62,16 +62,19 @@ def accept(
     for mailbox, new in fresh:
         base = decision.state.sequence
         decision.emit(Accepted(len(new), decision.now, mailbox.address, new))
-        receipts += _receipts(new, base, decision.now, 1)
+        receipts += _receipts(decision, mailbox.address, new, base, 1)
     decision.after_sync()
     return receipts if recognition is None else recognition.in_order(receipts)
 
 
-def _receipts(new: list[Envelope], base: int, now: int, targets: int) -> list[Receipt]:
+def _receipts(decision: Decision, target: str, new: list[Envelope], base: int, targets: int) -> list[Receipt]:
     receipts: list[Receipt] = []
     for sequence, envelope in enumerate(new, base):
-        delay = envelope.delay_ms
-        receipts.append(Receipt(envelope.id, sequence, False, targets, now + delay if delay > 0 else 0))
+        due, delay = 0, envelope.delay_ms
+        if delay > 0:
+            due = decision.now + delay
+            decision.sent(Scheduled(target, envelope.id, envelope.sender, delay, due))
+        receipts.append(Receipt(envelope.id, sequence, False, targets, due))
     return receipts
 
 
@@ -130,7 +133,7 @@ def publish(decision: Decision, command: Publish) -> list[Receipt]:
         fitting = _reach(decision, command.topic, new, command.budget)
         base = state.sequence
         decision.emit(Published(len(new), decision.now, command.topic, len(fitting), new))
-        receipts = _receipts(new, base, decision.now, len(fitting))
+        receipts = _receipts(decision, target, new, base, len(fitting))
         for mailbox, fit in fitting:
             if fit < len(new):
                 overflowing = [mailbox.entries[base + i] for i in range(fit, len(new))]

@@ -26,7 +26,7 @@ class Rule(msgspec.Struct, array_like=True, frozen=True, gc=False):
     exit: Exit = "dead_letter"
     """Where it ends when no retry is left."""
     alert: bool = False
-    """Whether ending there is worth waking somebody."""
+    """Whether a dead letter of this class is an alert of level error. Without it the alert is a warning."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "retries", whole(self.retries, "retries", 0, RETRIES_MAX, InvalidSettings))

@@ -12,7 +12,7 @@ from relaymesh.kernel.address import name_of
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.records import AnyRecord
 from relaymesh.kernel.state import State
-from relaymesh.kernel.step import Ended, Step
+from relaymesh.kernel.step import Ended, Repeated, Scheduled, Step
 
 Encoders = Mapping[type, Callable[[AnyRecord], bytes]]
 """How to make the bytes of a record, by its type."""
@@ -63,6 +63,11 @@ class Decision(msgspec.Struct, eq=False, gc=False):
         if self.step.ended is None:
             self.step.ended = []
         self.step.ended.append(ended)
+
+    def sent(self, sent: Repeated | Scheduled) -> None:
+        if self.step.sent is None:
+            self.step.sent = []
+        self.step.sent.append(sent)
 
     def mailbox(self, address: str) -> Mailbox:
         mailbox = self.state.mailboxes.get(address)

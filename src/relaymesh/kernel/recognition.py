@@ -17,7 +17,7 @@ from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.dedup import WINDOW_MS, Differing, Found, Seen, SeenParcel, digest_of
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.step import Receipt, Repeated
 
 Known = Mapping[tuple[str, str], Seen] | None
 """By target and id: what the store knows of ids that memory may have forgotten."""
@@ -36,7 +36,7 @@ def all_unknown(decision: Decision, target: str, envelopes: Sequence[Envelope], 
 class Recognition:
     """Looks at the messages of one command, target by target; then `require_same`, then `in_order`."""
 
-    __slots__ = ("_decision", "_differing", "_equal", "_foreign", "_here", "_known", "_prior")
+    __slots__ = ("_decision", "_differing", "_equal", "_foreign", "_here", "_known", "_prior", "_repeated")
 
     def __init__(self, decision: Decision, known: Known, equal: frozenset[Differing]) -> None:
         self._decision = decision
@@ -46,6 +46,7 @@ class Recognition:
         """What this command itself brings so far, with its position."""
         self._prior: dict[int, Receipt | int] = {}
         """By position: the receipt of a message known before, or the position of its twin."""
+        self._repeated: list[Repeated] = []
         self._foreign: tuple[str, str, str] | None = None
         """Target, id and sender of the first that another sender sent before."""
         self._differing: list[Differing] = []
@@ -77,6 +78,7 @@ class Recognition:
 
     def _compare(self, envelope: Envelope, sender: str, same: bool, differing: Differing) -> None:
         """`sender`: of the original; empty where that is not known."""
+        self._repeated.append(Repeated(differing.target, differing.id, envelope.sender))
         if sender and sender != envelope.sender:
             self._foreign = self._foreign or (differing.target, differing.id, sender)
         elif not same:
@@ -94,10 +96,13 @@ class Recognition:
             raise Conflict(f"id {first.id!r} was already sent to {first.target} with other content")
 
     def in_order(self, receipts: list[Receipt]) -> list[Receipt]:
-        """Merge the receipts of new messages with those of known ones, by position in the command."""
+        """The command is accepted: receipts of new messages and of known ones, by position."""
         prior = self._prior
         if not prior:
             return receipts
+        self._decision.state.duplicates += len(prior)
+        for repeated in self._repeated:
+            self._decision.sent(repeated)
         fresh = iter(receipts)
         merged: list[Receipt] = []
         for i in range(len(receipts) + len(prior)):

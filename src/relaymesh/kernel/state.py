@@ -67,6 +67,8 @@ class State:
         self.partition = 0
         self.next_token = 1
         self.unrouted = 0
+        self.duplicates = 0
+        """Volatile. Messages that were sent before and not queued again."""
         self.mailboxes: dict[str, Mailbox] = {}
         self.subscriptions = Subscriptions()
         self.agents: dict[str, Registration] = {}

@@ -59,6 +59,24 @@ class Arrived(msgspec.Struct, frozen=True, gc=False):
     forced: bool = False
 
 
+class Repeated(msgspec.Struct, frozen=True, gc=False):
+    """A message that was sent before and is not queued again. `target` is as in dedup: mailbox or topic."""
+
+    target: str
+    message_id: str
+    sender: str
+
+
+class Scheduled(msgspec.Struct, frozen=True, gc=False):
+    """A new message that is delivered later."""
+
+    target: str
+    message_id: str
+    sender: str
+    delay_ms: int
+    due: int
+
+
 class BreakerMoved(msgspec.Struct, frozen=True, gc=False):
     """The circuit breaker of a mailbox opened, let probes out, or closed."""
 
@@ -97,6 +115,8 @@ class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it 
     delivered: list[Delivered] | None = None
     ended: list[Ended] | None = None
     arrived: list[Arrived] | None = None
+    sent: list[Repeated | Scheduled] | None = None
+    """What is worth a log line among the messages of a send or publish."""
     moved: list[BreakerMoved | SubscriptionMoved] | None = None
     differing: list[Differing] | None = None
     """With a `Conflict`: the messages whose bytes differ from those of their originals, all of them."""
@@ -104,4 +124,15 @@ class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it 
     """Room appeared in some mailbox: senders that wait for it may try again."""
 
 
-__all__ = ["Arrived", "BreakerMoved", "Delivered", "Ended", "Entry", "Receipt", "Step", "SubscriptionMoved"]
+__all__ = [
+    "Arrived",
+    "BreakerMoved",
+    "Delivered",
+    "Ended",
+    "Entry",
+    "Receipt",
+    "Repeated",
+    "Scheduled",
+    "Step",
+    "SubscriptionMoved",
+]

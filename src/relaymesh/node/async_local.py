@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from relaymesh.errors import LeaseLost, MailboxFull, MeshError
+from relaymesh.errors import LeaseLost, MailboxFull, MeshError, Refused
 from relaymesh.journal.bell import Bell
 from relaymesh.kernel.commands import (
     Ack,
@@ -31,7 +31,6 @@ from relaymesh.kernel.commands import (
     Release,
     Reprioritise,
     SetBreaker,
-    Settle,
     Subscribe,
     Tick,
     Unexpect,
@@ -229,6 +228,13 @@ class AsyncLocalSession(InProcess):
         )
 
     async def _when_room(self, prepare: Callable[[], Sending], timeout: float | None) -> list[Receipt]:
+        try:
+            return await self._wait_for_room(prepare, timeout)
+        except Refused as error:
+            self.node.refusals.note(error)
+            raise
+
+    async def _wait_for_room(self, prepare: Callable[[], Sending], timeout: float | None) -> list[Receipt]:
         deadline = self._loop.time() + (timeout or 0)
         room: asyncio.Event | None = None
         while True:
@@ -366,8 +372,7 @@ class AsyncLocalSession(InProcess):
         return state
 
     async def settle(self, token: int, groups: Groups, *, budget: int = 0) -> list[Receipt]:
-        sends = self.node.prepare_send(groups, minted=False)
-        return await self._admit(Settle(token, groups, known=sends.known, budget=budget))
+        return await self._when_room(lambda: self.node.prepare_settle(token, groups, budget), None)
 
     async def extend(self, token: int, ms: int) -> int:
         deadline: int = await self._execute(Extend(token, ms))

@@ -34,6 +34,7 @@ from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.kernel.step import Delivered, Step
 from relaymesh.node.clock import Latch, MeshTime
 from relaymesh.node.outcome import log_step
+from relaymesh.node.sent import log_sent
 from relaymesh.store.projection import Projection
 from relaymesh.wire.records import join_records
 
@@ -172,6 +173,8 @@ class Core:
             raise
         if step.ended is not None or step.arrived is not None or step.moved is not None:
             log_step(step)
+        if step.sent is not None:
+            log_sent(step.sent)
         return step
 
     def _stop_broken(self) -> None:

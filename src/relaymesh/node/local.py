@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from relaymesh.errors import LeaseLost, MailboxFull, MeshError, UnknownRecipient
+from relaymesh.errors import LeaseLost, MailboxFull, MeshError, Refused, UnknownRecipient
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.kernel.commands import (
     Ack,
@@ -31,7 +31,6 @@ from relaymesh.kernel.commands import (
     Release,
     Reprioritise,
     SetBreaker,
-    Settle,
     Subscribe,
     Tick,
     Unexpect,
@@ -151,8 +150,13 @@ class LocalSession(InProcess):
 
     def _when_room(self, prepare: Callable[[], Sending], timeout: float | None) -> list[Receipt]:
         """Execute; a full mailbox is tried again whenever one gets room, until the time is over."""
-        if not timeout:
-            return self._admit(prepare())
+        try:
+            return self._admit(prepare()) if not timeout else self._wait_for_room(prepare, timeout)
+        except Refused as error:
+            self.node.refusals.note(error)
+            raise
+
+    def _wait_for_room(self, prepare: Callable[[], Sending], timeout: float) -> list[Receipt]:
         deadline = self.node.time.now() + timeout * 1000
         latch: Latch | None = None
         while True:
@@ -261,8 +265,7 @@ class LocalSession(InProcess):
         return state
 
     def settle(self, token: int, groups: Groups, *, budget: int = 0) -> list[Receipt]:
-        sends = self.node.prepare_send(groups, minted=False)
-        return self._admit(Settle(token, groups, known=sends.known, budget=budget))
+        return self._when_room(lambda: self.node.prepare_settle(token, groups, budget), None)
 
     def extend(self, token: int, ms: int) -> int:
         deadline: int = self._execute(Extend(token, ms))

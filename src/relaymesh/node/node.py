@@ -15,7 +15,7 @@ import apsw
 from relaymesh.errors import Closed, DiskFloor, MeshError, PayloadTooLarge, StoreLagging
 from relaymesh.journal import Disk, Mirror, archive_behind, write_checkpoint
 from relaymesh.journal.bell import Bell
-from relaymesh.kernel.commands import Publish, Send, Start, Stop, Tick
+from relaymesh.kernel.commands import Publish, Send, Settle, Start, Stop, Tick
 from relaymesh.kernel.dedup import Seen, topic_target
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.kernel import Kernel
@@ -30,6 +30,7 @@ from relaymesh.node.own import own_directory
 from relaymesh.node.projector import InlineProjector, Projector
 from relaymesh.node.retention import drop_old_segments
 from relaymesh.node.rng import Rng, system_rng
+from relaymesh.node.sent import Refusals
 from relaymesh.node.settings import MeshSettings
 from relaymesh.wire.ids import IdMint, made_otherwise
 from relaymesh.wire.records import ENCODERS
@@ -98,7 +99,7 @@ class Node:
             waits_for_sync=settings.durability == "synced",
             project=None if self.projector is None else self.projector.offer,
         )
-        self.originals = Originals(self.core, disk)
+        self.originals, self.refusals = Originals(self.core, disk), Refusals(self.time)
         self._guard = SuspendGuard(self.clock, self.time)
         self._guarding = threading.Lock()
         self.core.on_due = self._watch_clock
@@ -148,6 +149,12 @@ class Node:
         self._require_capacity(size_of(envelopes))
         known = None if minted else self._look_up([(topic_target(topic), envelopes)])
         return Publish(topic, envelopes, minted, known, budget)
+
+    def prepare_settle(
+        self, token: int, groups: Sequence[tuple[str, Sequence[Envelope]]], budget: int
+    ) -> Settle:
+        """The command to ack a delivery and send these."""
+        return Settle(token, groups, known=self.prepare_send(groups, minted=False).known, budget=budget)
 
     def _require_capacity(self, size: int) -> None:
         if size > self.settings.batch_bytes_max:

@@ -14,8 +14,13 @@ alerts = logging.getLogger("relaymesh.alert")
 
 
 def log_step(step: Step) -> None:
+    dead: dict[tuple[str, str, bool], list[Ended]] = {}
     for ended in step.ended or ():
         _log_ended(ended)
+        if ended.final_state == "dead_letter":
+            dead.setdefault((ended.mailbox, ended.code, ended.alert), []).append(ended)
+    for letters in dead.values():
+        _alert(letters)
     for moved in step.moved or ():
         if isinstance(moved, BreakerMoved):
             _log_breaker(moved)
@@ -50,8 +55,19 @@ def _log_ended(ended: Ended) -> None:
     text = " ".join(f"{name}={value}" for name, value in fields.items())
     level = logging.INFO if ended.final_state in ("success", "deferred") else logging.WARNING
     log.log(level, "delivery ended: %s reason=%s", text, ended.reason, extra=fields)
-    if ended.alert:
-        alerts.error("dead letter: %s reason=%s", text, ended.reason, extra=fields)
+
+
+def _alert(letters: list[Ended]) -> None:
+    """Every death is told: one line for those that die together of the same cause in the same mailbox.
+
+    An error where the contract says that somebody is to be woken, else a warning.
+    """
+    first, count = letters[0], len(letters)
+    fields = fields_of(first)
+    text = " ".join(f"{name}={value}" for name, value in fields.items())
+    what = "dead letter" if count == 1 else f"{count} dead letters, the first"
+    level = logging.ERROR if first.alert else logging.WARNING
+    alerts.log(level, "%s: %s reason=%s", what, text, first.reason, extra={**fields, "count": count})
 
 
 def _log_breaker(moved: BreakerMoved) -> None:

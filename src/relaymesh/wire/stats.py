@@ -67,6 +67,11 @@ class MeshStats(msgspec.Struct, frozen=True, kw_only=True):
     journal_bytes: int
     """Bytes written by this process."""
     store_lag: int
+    duplicates: int = 0
+    """Messages that were sent before and not queued again, since the start."""
+    refused: dict[str, int] = {}
+    """Sends and publishes that were refused for a limit, at once or after their timeout, since the start, by
+    error code."""
     kept: dict[str, int] = {}
     """Bytes kept in memory, by who pays for them: the twenty with the most. Keys are addresses of senders and
     mailboxes, or `subscriptions of ` and the address of an agent."""

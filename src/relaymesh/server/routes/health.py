@@ -98,6 +98,8 @@ async def stats(exchange: Exchange) -> Reply:
                 remembered_ids=found.remembered_ids,
                 journal_bytes=found.journal_bytes,
                 store_lag=found.store_lag,
+                duplicates=found.duplicates,
+                refused=found.refused,
             )
         ).replace(b'"mailboxes":{}', b'"mailboxes":{' + b",".join(parts) + b"}", 1)
 

@@ -2,7 +2,7 @@
 
 The names are the seeds': `relaymesh_*` of the node, `mailbox_*`, `messages_*` and `dlq_*` of the
 mailboxes. Counters count from the beginning of the journal, so a restart does not reset them, but for
-those of the server itself.
+those of the server itself, and of sends that left nothing in the journal.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 
+from relaymesh.errors import DeadLettersFull, DiskFloor, MailboxFull, OverBudget, StoreLagging
 from relaymesh.server.counting import in_turns
 from relaymesh.server.exchange import Exchange, Reply
 from relaymesh.server.served import Served
@@ -20,6 +21,8 @@ MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[Mapping[str, str], float]
 Family = tuple[str, str, str, list[Sample]]
+REFUSALS = tuple([kind.code for kind in (MailboxFull, DeadLettersFull, OverBudget, DiskFloor, StoreLagging)])
+"""Why a node refuses a send that may work later."""
 Box = tuple[str, MailboxStats]
 """A mailbox: its address, escaped where it becomes text, and its counters."""
 Show = Callable[[str, Sequence[Box]], str]
@@ -150,6 +153,18 @@ def _node(stats: MeshStats) -> list[Family]:
         ("relaymesh_unsynced", "gauge", "Events not yet durable.", [({}, stats.sequence - stats.synced)]),
         ("relaymesh_epoch", "gauge", "Grows with every start.", [({}, stats.epoch)]),
         ("relaymesh_unrouted_total", "counter", "Published to nobody.", [({}, stats.unrouted)]),
+        (
+            "relaymesh_duplicates_total",
+            "counter",
+            "Messages sent before and not queued again, since the start.",
+            [({}, stats.duplicates)],
+        ),
+        (
+            "publish_timeout_total",
+            "counter",
+            "Sends and publishes refused for a limit since the start, at once or after their timeout.",
+            [({"code": code}, stats.refused.get(code, 0)) for code in REFUSALS],
+        ),
         (
             "relaymesh_journal_bytes_total",
             "counter",

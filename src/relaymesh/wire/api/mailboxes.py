@@ -21,7 +21,7 @@ class RuleBody(Request, frozen=True):
 
     retries: Annotated[int, Meta(description="Retries after the first attempt.", ge=0, le=1_000_000)]
     exit: Annotated[Exit, Meta(description="Where it ends when no retry is left.")] = "dead_letter"
-    alert: Annotated[bool, Meta(description="Whether ending there is worth waking somebody.")] = False
+    alert: Annotated[bool, Meta(description="Log its dead letters as errors, not as warnings.")] = False
 
 
 def _setting_types() -> list[tuple[str, Any, Any]]:

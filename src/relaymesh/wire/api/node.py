@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, field
 
 from relaymesh.wire.api.base import Answer
 
@@ -85,6 +85,12 @@ class StatsAnswer(Answer, frozen=True):
     remembered_ids: int
     journal_bytes: int
     store_lag: int
+    duplicates: Annotated[
+        int, Meta(description="Messages sent before and not queued again, since the start.")
+    ] = 0
+    refused: Annotated[
+        dict[str, int], Meta(description="Sends refused for a limit since the start, by error code.")
+    ] = field(default_factory=dict)
 
 
 class ProblemBody(Answer, frozen=True):
