@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -171,15 +170,7 @@ def test_130_interrupted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- in processes of their own
 
 
-@pytest.fixture
-def _interruptible() -> Iterator[None]:
-    """A job that a shell put in the background ignores SIGINT, and so would its children."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_interruptible")
+@pytest.mark.usefixtures("default_signals")
 def test_ctrl_c_is_quiet(cli: Cli) -> None:
     words = command("inbox", "tester", "--take", "1", "--timeout", "30", "--dir", str(cli.path))
     with subprocess.Popen(

@@ -57,6 +57,7 @@ def test_a_short_torture_breaks_no_promise(tmp_path: Path) -> None:
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_ctrl_c_gives_the_verdict_so_far_and_leaves_no_worker(tmp_path: Path) -> None:
     with subprocess.Popen(
         command("torture", "--minutes", "5", "--json", "--keep", "--data", str(tmp_path / "tried")),

@@ -130,11 +130,9 @@ async def test_a_graceful_stop_lets_running_handlers_finish(durable_worlds: Worl
 
 
 async def test_a_handler_that_does_not_finish_has_its_delivery_returned_unburned(
-    durable_worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+    durable_worlds: Worlds,
 ) -> None:
     """Promise 6."""
-    monkeypatch.setattr("relaymesh.sdk.mesh.HANDLERS_STOP_S", 0.05)
-    monkeypatch.setattr("relaymesh.sdk.async_mesh.HANDLERS_STOP_S", 0.05)
     mesh = await durable_worlds.open()
     planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
     inside, go_on = threading.Event(), threading.Event()
@@ -150,7 +148,7 @@ async def test_a_handler_that_does_not_finish_has_its_delivery_returned_unburned
     await planner.send("coder", 1)
     coder.handle(stuck_awaited if durable_worlds.awaited else stuck)
     await until(inside.is_set)
-    await mesh.close()
+    await mesh.close(timeout=0.05)
     go_on.set()
     async with durable_worlds() as mesh:
         delivery = await (await mesh.agent("coder")).receive(timeout=5)

@@ -106,9 +106,13 @@ class World(Uniform):
     def node(self) -> Any:
         return node_of(self.inner) if self.server is None else self.server.node
 
-    async def close(self, *, force: bool = False) -> None:
+    async def inner_close(self, **options: Any) -> None:
+        """Close the mesh alone."""
+        await super().__getattr__("close")(**options)
+
+    async def close(self, *, force: bool = False, **options: Any) -> None:
         """Close the mesh, and the node behind it."""
-        await super().__getattr__("close")(force=force)
+        await self.inner_close(force=force, **options)
         if self.server is not None:
             await asyncio.to_thread(self.server.stop, force=force)
 

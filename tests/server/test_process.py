@@ -102,6 +102,28 @@ def test_a_remote_holder_keeps_its_token_across_a_restart(tmp_path: Path, number
         assert result["outcome"] == "acked"
 
 
+def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path, ignored_hangup: None) -> None:
+    """`nohup relaymesh serve &`, and then the terminal is closed."""
+    data = tmp_path / "data"
+    with running(data) as process:
+        process.client.put("/v1/mailboxes/coder")
+        process.signal(signal.SIGHUP)
+        send(process, "a")
+        assert process.stop() == 0
+        assert "SIGHUP" not in process.said
+    with running(data) as process:
+        assert received(process) == ["a"]
+
+
+@pytest.mark.usefixtures("default_signals")
+def test_a_hangup_stops_it_in_order(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as process:
+        process.signal(signal.SIGHUP)
+        assert process.wait() == 0
+        assert "SIGHUP: stopping within" in process.said
+
+
+@pytest.mark.usefixtures("default_signals")
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with running(data, "--graceful-timeout", "3000") as process:
@@ -194,6 +216,7 @@ def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path: Path) -> None:
     assert "--port" in ran.stderr.decode()
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_dev_says_where_everything_is_and_stops_with_0_on_ctrl_c(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, str(CHILD), "dev", "--port", "0", "--dir", str(tmp_path / "data")],

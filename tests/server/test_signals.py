@@ -40,17 +40,27 @@ class Console:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 async def test_each_posix_signal_is_told_by_name_on_the_loop(name: str) -> None:
     told: asyncio.Queue[str] = asyncio.Queue()
-    before = signal.getsignal(signal.Signals[name])
     with asked_to_stop(PosixSignals(), told.put_nowait):
         os.kill(os.getpid(), signal.Signals[name])
         assert await asyncio.wait_for(told.get(), 30) == name
         os.kill(os.getpid(), signal.Signals[name])
         assert await asyncio.wait_for(told.get(), 30) == name
     after = signal.getsignal(signal.Signals[name])
-    assert after == (before if name != "SIGINT" else signal.default_int_handler)
+    assert after == (signal.SIG_DFL if name != "SIGINT" else signal.default_int_handler)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+async def test_a_signal_that_is_ignored_stays_ignored(ignored_hangup: None) -> None:
+    told: asyncio.Queue[str] = asyncio.Queue()
+    with asked_to_stop(PosixSignals(), told.put_nowait):
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await asyncio.wait_for(told.get(), 30) == "SIGTERM"
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 @pytest.mark.parametrize("event", [0, 1])

@@ -13,6 +13,7 @@ from relaymesh.cli import options
 from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.options import begin
 from relaymesh.cli.table import Column, short_address
+from relaymesh.sdk.stop_signals import heeded
 
 app = typer.Typer(help="Send and receive with files: a directory as a gateway to the mesh.")
 
@@ -102,7 +103,7 @@ def run(
         owners=frozenset(owners or ()),
     )
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in heeded((signal.SIGINT, signal.SIGTERM)):
         signal.signal(number, lambda *_: stop.set())
     with call.mesh(create=True, transport="http") as mesh:
         gateway = FileBus(mesh._session, bus, names, settings)

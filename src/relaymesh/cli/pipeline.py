@@ -20,6 +20,7 @@ from relaymesh.cli.moments import bytes_text, span_text
 from relaymesh.cli.options import Call, begin
 from relaymesh.cli.table import Column
 from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.sdk.stop_signals import heeded
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -231,7 +232,7 @@ def _stop_at_a_signal() -> threading.Event:
     def end(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in heeded((signal.SIGINT, signal.SIGTERM)):
         signal.signal(number, end)
     return stop
 

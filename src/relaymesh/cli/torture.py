@@ -23,6 +23,7 @@ from relaymesh.cli.options import Call, begin
 from relaymesh.cli.output import BOLD, GREEN, RED, Output, Styled
 from relaymesh.errors import Conflict
 from relaymesh.node.settings import Durability
+from relaymesh.sdk.stop_signals import heeded
 from relaymesh.testing.torture.checker import RULES
 from relaymesh.testing.torture.remote import RemoteTorture
 from relaymesh.testing.torture.torture import Settings, Torture, Verdict, nobody_asked
@@ -192,10 +193,11 @@ def _interrupted_by_signals(interrupt: Callable[[], None]) -> Iterator[None]:
     """The first Ctrl-C, or a SIGTERM, ends it with a verdict; a second Ctrl-C without one."""
 
     def first(*_: object) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in heeded([signal.SIGINT]):
+            signal.signal(number, signal.default_int_handler)
         interrupt()
 
-    before = {number: signal.signal(number, first) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, first) for number in heeded((signal.SIGINT, signal.SIGTERM))}
     try:
         yield
     finally:

@@ -94,8 +94,8 @@ class HttpSession(RemoteSession):
         return self
 
     @property
-    def failed(self) -> bool:
-        return self._closed
+    def failure(self) -> MeshError | None:
+        return Closed("this mesh is closed") if self._closed else None
 
     # -- asking
 

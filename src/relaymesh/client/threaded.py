@@ -114,8 +114,8 @@ class ThreadedSession:
         return self._session.payload_bytes_max
 
     @property
-    def failed(self) -> bool:
-        return self._closed or self._session.failed
+    def failure(self) -> MeshError | None:
+        return Closed("this mesh is closed") if self._closed else self._session.failure
 
     @property
     def forked(self) -> bool:

@@ -12,7 +12,7 @@ from relaymesh.client.discovery import Find
 from relaymesh.client.link import Link
 from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, receipts_from
 from relaymesh.client.settings import RemoteSettings
-from relaymesh.errors import InvalidEnvelope, LeaseLost
+from relaymesh.errors import InvalidEnvelope, LeaseLost, MeshError
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.dead_letters import DeadLetter
@@ -71,8 +71,8 @@ class WebSocketSession(RemoteSession):
         self._heard(welcome.now)
 
     @property
-    def failed(self) -> bool:
-        return self._link.failure is not None
+    def failure(self) -> MeshError | None:
+        return self._link.failure
 
     async def _call(
         self, name: str, arguments: Arguments, answer: type[Value] | Any = None, *, patient: bool = False

@@ -88,9 +88,9 @@ class InProcess:
         return self.node.path
 
     @property
-    def failed(self) -> bool:
+    def failure(self) -> MeshError | None:
         """The journal failed, or the mesh is closed: no call succeeds any more."""
-        return self._core.failure is not None
+        return self._core.failure
 
     @property
     def forked(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack
@@ -23,6 +24,10 @@ from relaymesh.sdk.mesh import (
     HANDLERS_STOP_S,
     MESH_SENDER,
     NO_TABLE,
+    WATCH_S,
+    deadline_of,
+    log_stop,
+    raise_failure,
 )
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_async_session
@@ -33,6 +38,7 @@ from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, worker_counts
 from relaymesh.sdk.receipt import Receipt, receipts_of
 from relaymesh.sdk.renewal import AsyncRenewer
 from relaymesh.sdk.session import AsyncSession
+from relaymesh.sdk.stop_signals import exit_of, told_to_stop
 from relaymesh.wire.envelope import parse_priority
 from relaymesh.wire.stats import MeshStats
 
@@ -69,6 +75,7 @@ class AsyncMesh:
         self._opened: AsyncSession | None = None
         self._starting: list[asyncio.Task[None]] = []
         self._closed = False
+        self._ended = asyncio.Event()
 
     async def open(self) -> AsyncMesh:
         """Take the directory and recover, without blocking the loop."""
@@ -245,15 +252,66 @@ class AsyncMesh:
 
     # -- the end
 
-    async def close(self, *, force: bool = False) -> None:
-        """Let handlers finish, give back what was not settled, and free the directory. Twice is once."""
+    async def run(self, seconds: float | None = None, *, timeout: float | None = HANDLERS_STOP_S) -> None:
+        """Keep handlers running until the mesh is closed, the time is over, or a signal; see `Mesh.run`."""
+        loop = asyncio.get_running_loop()
+        deadline = deadline_of(seconds, loop.time())
+        most = patience(timeout)
+        told: asyncio.Queue[signal.Signals] = asyncio.Queue()
+        with told_to_stop(lambda number: loop.call_soon_threadsafe(told.put_nowait, number)):
+            first = await self._until_told(told, deadline)
+            if first is None:
+                return
+            log_stop(first, most)
+            second = asyncio.create_task(told.get())
+            stopping = asyncio.create_task(self._pool.close(most))
+            try:
+                await asyncio.wait({stopping, second}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                hurried = second.result() if second.done() else None
+                second.cancel()
+                stopping.cancel()
+                await asyncio.gather(stopping, return_exceptions=True)
+        if hurried is not None:
+            raise exit_of(hurried)
+
+    async def _until_told(
+        self, told: asyncio.Queue[signal.Signals], deadline: float
+    ) -> signal.Signals | None:
+        """The signal that came; None when the mesh was closed, or the time is over."""
+        session, now = self._session, asyncio.get_running_loop().time
+        waits = {asyncio.create_task(told.get()), asyncio.create_task(self._ended.wait())}
+        try:
+            while not self._ended.is_set():
+                raise_failure(session)
+                left = deadline - now()
+                done, _ = await asyncio.wait(
+                    waits, timeout=min(WATCH_S, max(0.0, left)), return_when=asyncio.FIRST_COMPLETED
+                )
+                for each in done:
+                    if isinstance(number := each.result(), signal.Signals):
+                        return number
+                if left <= 0:
+                    return None
+        finally:
+            for each in waits:
+                each.cancel()
+        return None
+
+    async def close(self, *, force: bool = False, timeout: float | None = HANDLERS_STOP_S) -> None:
+        """Let handlers finish, give back what was not settled, and free the directory; see `Mesh.close`."""
         flag(force, "force")
+        most = patience(timeout)
         if self._closed:
             return
         self._closed = True
-        if self._opened is not None and not self._opened.forked:
+        self._ended.set()
+        if self._opened is None or self._opened.forked:
+            return
+        try:
             await asyncio.gather(*self._starting, return_exceptions=True)
-            await self._pool.close(0.0 if force else HANDLERS_STOP_S)
+            await self._pool.close(0.0 if force else most)
+        finally:
             await self._renewer.close()
             await self._opened.close(force=force)
 

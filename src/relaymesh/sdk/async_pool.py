@@ -72,15 +72,23 @@ class AsyncWorkerPool:
                 delivery._mesh._renewer.discard(delivery)
                 free.release()
 
-    async def close(self, timeout: float) -> None:
-        """Take no more; let handlers that run finish within the time. The others' deliveries go back."""
+    async def close(self, timeout: float | None) -> None:
+        """Take no more; let handlers that run finish within the time. The others' deliveries go back.
+
+        Cancelled, it waits for handlers no longer, and gives their deliveries back all the same.
+        """
         self._closing = True
         for fetcher in self._fetchers:
             fetcher.cancel()
-        await asyncio.gather(*self._fetchers, return_exceptions=True)
-        self._fetchers.clear()
-        if self._workers:
-            _, late = await asyncio.wait(list(self._workers), timeout=timeout or 0.001)
+        try:
+            await asyncio.gather(*self._fetchers, return_exceptions=True)
+            self._fetchers.clear()
+            if self._workers:
+                await asyncio.wait(list(self._workers), timeout=0.001 if timeout == 0 else timeout)
+        finally:
+            late = list(self._workers)
+            if late:
+                log.warning("%d handlers did not finish in time; their deliveries go back", len(late))
             for worker in late:
                 for delivery in self._workers[worker]:
                     delivery._mesh._session.give_back([delivery._lease])
@@ -110,7 +118,7 @@ async def _run_one(handler: Callable[[AsyncDelivery], Any], delivery: AsyncDeliv
                     await result
     except Exception as error:
         # The failure is recorded, logged and counted by the nack.
-        if delivery._mesh._session.failed:
+        if delivery._mesh._session.failure is not None:
             raise
         if isinstance(error, (LeaseLost, Unreachable)):
             log.warning("%s", error)

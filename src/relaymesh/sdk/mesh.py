@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from relaymesh.client.settings import Transport
+from relaymesh.errors import Closed
 from relaymesh.kernel.bounds import flag, patience
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
@@ -24,13 +29,19 @@ from relaymesh.sdk.place import Settings, place_of
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool, worker_counts
 from relaymesh.sdk.receipt import Receipt, receipts_of
 from relaymesh.sdk.renewal import Renewer
-from relaymesh.sdk.session import Session
+from relaymesh.sdk.session import Described, Session
+from relaymesh.sdk.stop_signals import exit_of, told_to_stop
 from relaymesh.wire.envelope import parse_priority
 from relaymesh.wire.stats import MeshStats
 
 MESH_SENDER = "default/mesh"
 """The sender of what is published in nobody's name."""
 HANDLERS_STOP_S = 15.0
+"""How long handlers that run may take to finish when the mesh closes."""
+WATCH_S = 0.25
+"""How often `run` looks whether a signal came, or the mesh has failed."""
+
+log = logging.getLogger("relaymesh.sdk")
 
 
 class Mesh:
@@ -222,24 +233,48 @@ class Mesh:
 
     # -- the end
 
-    def run(self, seconds: float | None = None) -> None:
-        """Keep handlers running until the mesh is closed, the time is over, or Ctrl-C."""
-        try:
-            self._closed.wait(patience(seconds))
-        except KeyboardInterrupt:
-            return
+    def run(self, seconds: float | None = None, *, timeout: float | None = HANDLERS_STOP_S) -> None:
+        """Keep handlers running until the mesh is closed, the time is over, or a signal asks to stop.
 
-    def close(self, *, force: bool = False) -> None:
-        """Let handlers finish, give back what was not settled, and free the directory. Twice is once."""
+        At SIGINT (Ctrl-C), SIGTERM or SIGHUP no more messages are taken, handlers that run may finish within
+        `timeout` seconds, and `run` returns; the mesh is still open. A second signal ends the wait: what was
+        not finished goes back unburned, and `run` raises `KeyboardInterrupt`, or `SystemExit` for the other
+        signals. A signal that is ignored, or that the program handles itself, is left alone; so are all
+        outside the main thread. Raises the failure of a mesh that has failed, such as `JournalPoisoned`.
+        """
+        deadline = deadline_of(seconds, time.monotonic())
+        most = patience(timeout)
+        told: list[signal.Signals] = []
+        with told_to_stop(told.append):
+            while not told and not self._closed.wait(min(WATCH_S, max(0.0, deadline - time.monotonic()))):
+                raise_failure(self._session)
+                if time.monotonic() >= deadline:
+                    return
+            if told:
+                log_stop(told[0], most)
+                self._pool.close(most, lambda: len(told) > 1)
+        if len(told) > 1:
+            raise exit_of(told[1])
+
+    def close(self, *, force: bool = False, timeout: float | None = HANDLERS_STOP_S) -> None:
+        """Let handlers finish, give back what was not settled, and free the directory. Twice is once.
+
+        Handlers that run have `timeout` seconds (None: for ever). What they have not finished by then, or
+        when Ctrl-C interrupts the wait, goes back unburned. `force` waits for no handler, and leaves
+        deliveries that `receive` handed out to the next start, as a crash does: their attempts count.
+        """
         flag(force, "force")
+        most = patience(timeout)
         if self._closed.is_set():
             return
         self._closed.set()
         if self._session.forked:
             return  # everything here is the parent's
-        self._pool.close(0.0 if force else HANDLERS_STOP_S)
-        self._renewer.close()
-        self._session.close(force=force)
+        try:
+            self._pool.close(0.0 if force else most)
+        finally:
+            self._renewer.close()
+            self._session.close(force=force)
 
     def __enter__(self) -> Self:
         return self
@@ -251,3 +286,21 @@ class Mesh:
 
 
 NO_TABLE = FailureTable()
+
+
+def deadline_of(seconds: float | None, now: float) -> float:
+    """When a `run` of so many seconds ends; infinity for one without a limit."""
+    length = patience(seconds)
+    return math.inf if length is None else now + length
+
+
+def raise_failure(session: Described) -> None:
+    """Raise why the mesh has failed, if it has; that it was closed is no failure."""
+    failure = session.failure
+    if failure is not None and not isinstance(failure, Closed):
+        raise type(failure)(failure.message, hint=failure.hint)
+
+
+def log_stop(number: signal.Signals, timeout: float | None) -> None:
+    within = "when handlers have finished" if timeout is None else f"within {timeout:g} s"
+    log.info("%s: stopping %s; once more stops at once", number.name, within)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 import queue
 import threading
 import time
@@ -33,6 +34,8 @@ log = logging.getLogger("relaymesh.sdk")
 CORE_DEFAULT = 4
 MAX_DEFAULT = 8
 IDLE_S = 10.0
+JOIN_S = 0.1
+"""How long a close waits for a thread before it looks whether it is cut short."""
 WORKERS_MAX = 10_000
 
 
@@ -75,9 +78,12 @@ class WorkerPool:
         self._jobs: queue.SimpleQueue[tuple[Route, list[Delivery]] | None] = queue.SimpleQueue()
         self._routes: list[Route] = []
         self._threads: set[threading.Thread] = set()
+        self._working: dict[int, list[Delivery]] = {}
+        """What each thread has in hand."""
         self._idle = 0
         self._lock = threading.Lock()
         self._closing = False
+        self._closed = False
 
     @property
     def threads(self) -> int:
@@ -189,12 +195,15 @@ class WorkerPool:
 
     def _run_job(self, route: Route, run: list[Delivery]) -> None:
         """One after the other. What a failure took back with it is somebody's later."""
-        self._pull_again(route)
+        thread = threading.get_ident()
+        self._working[thread] = run
         try:
+            self._pull_again(route)
             for delivery in run:
-                if delivery._held:
+                if delivery._held and not self._closed:
                     self._run_one(route, delivery)
         finally:
+            self._working.pop(thread, None)
             for delivery in run:
                 self._mesh._renewer.discard(delivery)
             with self._lock:
@@ -212,30 +221,64 @@ class WorkerPool:
                     asyncio.run(_finish(result))
         except Exception as error:
             # The failure is recorded, logged and counted by the nack.
-            if self._mesh._session.failed:
+            if self._mesh._session.failure is not None:
                 raise
             if isinstance(error, (LeaseLost, Unreachable)):
                 log.warning("%s", error)
 
-    def close(self, timeout: float) -> None:
-        """Take no more; let handlers that run finish within the time."""
+    def close(self, timeout: float | None, cut_short: Callable[[], bool] = lambda: False) -> None:
+        """Take no more; let handlers that run finish within the time. The others' deliveries go back.
+
+        `cut_short` is asked again and again whether to wait no longer. Interrupted, it waits for handlers no
+        longer, and gives their deliveries back all the same. Twice is once.
+        """
+        if self._closing:
+            return
         self._closing = True
+        unbegun: list[Delivery] = []
+        try:
+            self._forgo_pulls()
+            while not self._jobs.empty():
+                job = self._jobs.get_nowait()
+                unbegun.extend([] if job is None else job[1])
+            self._join_threads(timeout, cut_short)
+        finally:
+            self._closed = True
+            self._give_back(unbegun)
+
+    def _forgo_pulls(self) -> None:
         for route in self._routes:
             if route.asking and route.pull is not None:
                 try:
                     route.pull.forgo()
                 except MeshError:
-                    break
-        while not self._jobs.empty():
-            self._jobs.get_nowait()  # nobody began these: they go back with the stop
+                    return
+
+    def _join_threads(self, timeout: float | None, cut_short: Callable[[], bool]) -> None:
         with self._lock:
-            threads = list(self._threads)
+            threads = [each for each in self._threads if each is not threading.current_thread()]
         for _ in threads:
             self._jobs.put(None)
-        deadline = time.monotonic() + timeout
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         for thread in threads:
-            if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
+            while thread.is_alive() and not cut_short() and (left := deadline - time.monotonic()) > 0:
+                thread.join(min(left, JOIN_S))
+
+    def _give_back(self, unbegun: list[Delivery]) -> None:
+        """Release what was not begun, and what other threads have not finished."""
+        own = threading.get_ident()
+        late = [run for thread, run in list(self._working.items()) if thread != own]
+        if late:
+            log.warning("%d handlers did not finish in time; their deliveries go back", len(late))
+        deliveries = [*unbegun, *(delivery for run in late for delivery in run)]
+        for delivery in deliveries:
+            self._mesh._renewer.discard(delivery)
+        tokens = [delivery._lease.token for delivery in deliveries if not delivery._settled]
+        if tokens:
+            try:
+                self._mesh._session.release(tokens)
+            except MeshError as error:
+                log.debug("deliveries were not given back: %s", error)
 
 
 async def _finish(awaitable: Any) -> Any:

@@ -48,8 +48,8 @@ class Described(Protocol):
         """The data directory; None in memory, and far away."""
 
     @property
-    def failed(self) -> bool:
-        """No call will succeed any more."""
+    def failure(self) -> MeshError | None:
+        """Why no call will succeed any more; None while they may."""
 
     @property
     def forked(self) -> bool:

@@ -17,15 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from relaymesh.sdk.stop_signals import heeded
+
 if sys.platform == "win32":
     import ctypes
     from ctypes import wintypes
 
 OnStop = Callable[[str], None]
-
-STOP_SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
 
 CONSOLE_EVENTS = {
     0: "CTRL_C_EVENT",
@@ -51,19 +49,21 @@ class Seam(Protocol):
 
 
 class PosixSignals:
-    """SIGINT, SIGTERM and SIGHUP, through the loop."""
+    """SIGINT, SIGTERM and SIGHUP, through the loop; those that are ignored already stay ignored."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._watched: list[signal.Signals] = []
 
     def install(self, loop: asyncio.AbstractEventLoop, on_stop: OnStop) -> None:
         self._loop = loop
-        for number in STOP_SIGNALS:
-            loop.add_signal_handler(number, on_stop, signal.Signals(number).name)
+        self._watched = heeded()
+        for number in self._watched:
+            loop.add_signal_handler(number, on_stop, number.name)
 
     def finish(self) -> None:
         if self._loop is not None:
-            for number in STOP_SIGNALS:
+            for number in self._watched:
                 self._loop.remove_signal_handler(number)
 
 

@@ -88,8 +88,8 @@ class ManualMesh(Mesh):
         """Let time pass, event by event, and run handlers as their deliveries come. Answers how many ran."""
         return self._pass_time(real(seconds, "seconds", 0, SECONDS_MAX), None)
 
-    def run(self, seconds: float | None = None) -> None:
-        """`advance`: there is nothing to keep running for."""
+    def run(self, seconds: float | None = None, *, timeout: float | None = None) -> None:
+        """`advance`: there is nothing to keep running for, nor to wait for at the end."""
         self.advance(0 if seconds is None else seconds)
 
     def _pass_time(self, seconds: float, until: Latch | None) -> int:
