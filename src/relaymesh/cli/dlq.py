@@ -23,7 +23,6 @@ from relaymesh.cli.options import Call, begin
 from relaymesh.cli.output import DIM, Output, Styled, json_text
 from relaymesh.cli.table import Column, plain, short_address, short_id
 from relaymesh.errors import MeshError, NotFound
-from relaymesh.kernel.address import agent_address
 from relaymesh.sdk.letters import DeadLetter, Redriven, select
 from relaymesh.sdk.mesh import Mesh
 
@@ -192,7 +191,7 @@ def redrive(
     content = None if edit is None else parse_json(edit, "--edit")
     with call.mesh() as mesh:
         if to is not None:
-            require_mailbox(mesh, agent_address(to, "recipient"))
+            require_mailbox(mesh, mesh._names.agent(to, "recipient"))
         letters = _chosen(mesh, ids, all, filter, limit)
         if not ids and not dry_run and letters:
             _show_samples(call.output, "redrive", letters)

@@ -28,6 +28,7 @@ from relaymesh.node.disk import RealDisk
 from relaymesh.node.opening import first_state, replay
 from relaymesh.sdk.agent import Inbox
 from relaymesh.sdk.mesh import Mesh
+from relaymesh.sdk.names import Names
 from relaymesh.wire.snapshot import decode_piece
 
 TRIES = 3
@@ -49,6 +50,10 @@ class View(Protocol):
     @property
     def now(self) -> int:
         """The time it was looked at (ms)."""
+
+    @property
+    def names(self) -> Names:
+        """Where plain names lie."""
 
     def mailboxes(self) -> Mapping[str, Box]: ...
 
@@ -77,6 +82,7 @@ class Look:
 
     state: State
     now: int
+    names = Names()
 
     def mailboxes(self) -> Mapping[str, Box]:
         letters = self.state.letters
@@ -109,6 +115,10 @@ class Asked:
 
     mesh: Mesh
     now: int
+
+    @property
+    def names(self) -> Names:
+        return self.mesh._names
 
     def mailboxes(self) -> Mapping[str, Box]:
         return {

@@ -14,16 +14,18 @@ from relaymesh.cli.content import read_content
 from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.looking import View, look
 from relaymesh.cli.moments import span_text
+from relaymesh.cli.nodes import node_of
 from relaymesh.cli.options import Call, begin, given_fields, priority_of
 from relaymesh.cli.output import preview
 from relaymesh.cli.table import Column, short_address
 from relaymesh.errors import Empty, UnknownRecipient
-from relaymesh.kernel.address import agent_address, subscription_address
 from relaymesh.kernel.entry import Entry
 from relaymesh.sdk.agent import Inbox
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.mesh import Mesh
+from relaymesh.sdk.names import Names
 from relaymesh.sdk.receipt import Receipt
+from relaymesh.wire.api import AgentsAnswer
 from relaymesh.wire.content import decode_content
 
 topics = typer.Typer(help="Publish to topics, and see who subscribes.")
@@ -74,12 +76,16 @@ def send(
         tags=tags,
         max_retries=max_retries,
     )
-    address = agent_address(to, "recipient")
     with call.mesh(create=create) as mesh:
+        address = mesh._names.agent(to, "recipient")
         if create:
             mesh.agent(to)
-        require_mailbox(mesh, address)
-        receipt = mesh.agent(sender).send(to, value, **fields)
+        elif not call.remote:
+            require_mailbox(mesh, address)  # before the sender's mailbox is made
+        try:
+            receipt = mesh.agent(sender).send(to, value, **fields)
+        except UnknownRecipient:
+            raise unknown_mailbox(address, _directory(call)) from None
     _print_receipt(call, receipt, to=address)
 
 
@@ -109,23 +115,26 @@ def inbox(
     or given back as if they had never been taken.
     """
     call = begin(context, directory, json, url, token)
-    address = mailbox_address(name)
     if take is not None:
-        _take(call, address, take, ack, timeout)
+        _take(call, name, take, ack, timeout)
         return
     if ack or timeout:
         raise UsageFailed("--ack and --timeout belong to --take", hint="add --take N")
     with look(call) as seen:
         boxes = seen.mailboxes()
-        if address not in boxes:
+        address = mailbox_address(name, seen.names)
+        if address not in boxes and not call.remote:
             raise unknown_mailbox(address, boxes)
-        entries = seen.pending(address, limit)
+        try:
+            entries = seen.pending(address, limit)  # a node says whether it may be looked at
+        except UnknownRecipient:
+            raise unknown_mailbox(address, boxes) from None
         call.output.rows(
             PENDING,
             (_entry_row(seen, entry) for entry in entries),
             empty=f"nothing waits for {short_address(address)}",
         )
-    more = boxes[address].pending - len(entries)
+    more = boxes[address].pending - len(entries) if address in boxes else 0
     if more > 0:
         call.output.note(f"{more} more: raise --limit")
 
@@ -166,11 +175,14 @@ def _entry_row(seen: View, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _take(call: Call, address: str, count: int, ack: bool, timeout: float) -> None:
+def _take(call: Call, name: str, count: int, ack: bool, timeout: float) -> None:
     output = call.output
     with call.mesh() as mesh:
-        require_mailbox(mesh, address)
-        deliveries = Inbox(mesh, address).receive_many(count, timeout)
+        address = mailbox_address(name, mesh._names)
+        try:
+            deliveries = Inbox(mesh, address).receive_many(count, timeout)
+        except UnknownRecipient:
+            raise unknown_mailbox(address, mesh.stats().mailboxes) from None
         if not deliveries and timeout:
             raise Empty(f"nothing arrived for {short_address(address)} within {timeout:g} s")
         output.rows(
@@ -279,10 +291,19 @@ def list_subscriptions(
 # -- names and receipts
 
 
-def mailbox_address(name: str) -> str:
+def mailbox_address(name: str, names: Names) -> str:
     """The address of an agent's mailbox, or of a subscription's, written `topic:name`."""
     topic, colon, subscription = name.partition(":")
-    return subscription_address(topic, subscription) if colon else agent_address(name)
+    return names.subscription(topic, subscription) if colon else names.agent(name)
+
+
+def _directory(call: Call) -> list[str]:
+    """Addresses of the agents that the node lets this credential see."""
+    node = node_of(call)
+    if node is None:
+        return []
+    with node:
+        return [agent.address for agent in node.get("/v1/agents", AgentsAnswer).agents]
 
 
 def unknown_mailbox(address: str, known: Iterable[str]) -> UnknownRecipient:

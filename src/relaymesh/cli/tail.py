@@ -18,6 +18,7 @@ from relaymesh.cli.table import Column, plain, short_address
 from relaymesh.journal import FIRST_SEQUENCE, read_frames, read_mark
 from relaymesh.journal.events import EventRows, Events
 from relaymesh.node.disk import RealDisk
+from relaymesh.sdk.names import Names
 from relaymesh.wire.api.journal import FramesAnswer
 from relaymesh.wire.operations import OPERATIONS, RETURNS
 
@@ -53,7 +54,7 @@ def tail(
     """
     call = begin(context, directory, json, url, token)
     wanted = _operations(operation)
-    address = None if mailbox is None else mailbox_address(mailbox)
+    address = None if mailbox is None else mailbox_address(mailbox, Names())
     for row in _rows(call, last, once, full):
         fits = (address is None or row["mailbox"] == address) and (not wanted or row["operation"] in wanted)
         if fits:

@@ -42,15 +42,17 @@ async def register(exchange: Exchange) -> AgentBody:
 async def list_agents(exchange: Exchange) -> Reply:
     """Agents of the credential's namespace: those that joined, and those that only have a mailbox.
 
-    With more than 250 mailboxes the list may be some seconds old.
+    An agent's own token sees how much mail is `pending` for that agent alone. With more than 250 mailboxes
+    the list may be some seconds old.
     """
     principal, served = exchange.principal, exchange.served
-    principal.require("read")
+    principal.require_looking()
 
     async def show(stats: MeshStats) -> bytes:
-        pending = {mailbox: box.pending for mailbox, box in stats.mailboxes.items() if ":" not in mailbox}
+        boxes = {mailbox: box for mailbox, box in stats.mailboxes.items() if ":" not in mailbox}
+        pending = {agent: box.pending for agent, box in boxes.items() if principal.may_look(agent)}
         joined = {each.agent: each for each in served.roster.registrations()}
-        agents = sorted(agent for agent in joined.keys() | pending.keys() if principal.sees(agent))
+        agents = sorted(agent for agent in joined.keys() | boxes.keys() if principal.sees(agent))
         parts: list[bytes] = []
         for some in in_turns(agents):
             bodies = [_described(served, agent, joined.get(agent), pending) for agent in some]
@@ -58,21 +60,19 @@ async def list_agents(exchange: Exchange) -> Reply:
             await asyncio.sleep(0)
         return b'{"agents":[' + b",".join(parts) + b"]}"
 
-    key = f"agents {'' if principal.everywhere else principal.namespace}"
-    return Reply(200, await served.counting.shown(key, show))
+    return Reply(200, await served.counting.shown(f"agents {principal.view}", show))
 
 
 async def show(exchange: Exchange) -> AgentBody:
     """One agent."""
     principal, served = exchange.principal, exchange.served
     agent = principal.address(exchange.parameters["name"])
-    if not principal.allows("read"):
-        principal.require_mailbox(agent)
+    principal.require_looking()
     pending = _pending_of(served, agent)
     registration = served.roster.registration(agent)
     if registration is None and agent not in pending:
-        raise NotFound(f"there is no agent {agent}", hint="GET /v1/agents lists them")
-    return _described(served, agent, registration, pending)
+        raise NotFound(f"there is no agent {agent}", hint="relaymesh agent list, GET /v1/agents: all names")
+    return _described(served, agent, registration, pending if principal.may_look(agent) else {})
 
 
 async def heartbeat(exchange: Exchange) -> HeartbeatAnswer:
@@ -124,7 +124,7 @@ def _described(
         agent,
         registration,
         state=served.roster.state(agent, served.now),
-        pending=pending.get(agent, 0),
+        pending=pending.get(agent),
         last_heard=presence.last_heard(agent),
         status=presence.status(agent),
     )

@@ -72,15 +72,16 @@ async def describe(exchange: Exchange) -> NodeAnswer:
 async def stats(exchange: Exchange) -> Reply:
     """Counters of every mailbox of the namespace, and of the node. Answers also when the disk does not.
 
+    An agent's own token sees that agent's mailboxes alone.
     With more than 250 mailboxes they may be some seconds old.
     """
     principal = exchange.principal
-    principal.require("read")
+    principal.require_looking()
 
     async def show(found: MeshStats) -> bytes:
         parts: list[bytes] = []
         letters = 0
-        for some in in_turns([each for each in found.mailboxes.items() if principal.sees(each[0])]):
+        for some in in_turns([each for each in found.mailboxes.items() if principal.may_look(each[0])]):
             bodies = {
                 address: msgspec.convert(box, MailboxStatsBody, from_attributes=True) for address, box in some
             }
@@ -103,8 +104,7 @@ async def stats(exchange: Exchange) -> Reply:
             )
         ).replace(b'"mailboxes":{}', b'"mailboxes":{' + b",".join(parts) + b"}", 1)
 
-    key = f"stats {'' if principal.everywhere else principal.namespace}"
-    return Reply(200, await exchange.served.counting.shown(key, show))
+    return Reply(200, await exchange.served.counting.shown(f"stats {principal.view}", show))
 
 
 async def checkpoint(exchange: Exchange) -> CheckpointAnswer:

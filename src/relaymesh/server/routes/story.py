@@ -26,18 +26,30 @@ from relaymesh.wire.old_forms import read_failures
 
 
 async def story(exchange: Exchange) -> StoryAnswer:
-    """Everything the node knows of the messages with this id."""
+    """Everything the node knows of the messages with this id. An agent follows those it sent or got."""
     principal, served = exchange.principal, exchange.served
-    principal.require("read")
+    principal.require_looking()
     message_id = exchange.parameters["id"]
     if served.views is None:
         entries = _in_memory(served, message_id)
     else:
         entries = await asyncio.to_thread(_from_store, served, served.views, message_id)
-    visible = [entry for entry in entries if principal.sees(entry.mailbox)]
+    visible = [
+        entry if principal.may_look(entry.mailbox) else _for_its_sender(entry)
+        for entry in entries
+        if principal.may_follow(entry.sender, entry.mailbox)
+    ]
     if not visible:
         raise NotFound(f"there is no message {message_id[:128]!r}", hint="settled ones are kept for a week")
     return StoryAnswer(message_id=message_id, entries=visible)
+
+
+def _for_its_sender(entry: StoryEntry) -> StoryEntry:
+    """Without what is the receiver's own: its lease, and the stacks of its program."""
+    failures = [msgspec.structs.replace(failure, stack="") for failure in entry.failures]
+    return msgspec.structs.replace(
+        entry, holder=UNSET, lease_token=UNSET, lease_deadline=UNSET, failures=failures
+    )
 
 
 def _from_store(served: Served, views: Views, message_id: str) -> list[StoryEntry]:

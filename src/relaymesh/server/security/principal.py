@@ -3,7 +3,8 @@
 | scope | allows |
 |---|---|
 | `read` | looking: lists, stories, statistics, dead letters, peeking |
-| `agent:<name>` | acting as that agent alone: sending as it, receiving and settling its mail |
+| `agent:<name>` | being that agent alone: sending as it, receiving and settling its mail, looking
+into its mailboxes, following messages it sent or got, seeing names of agents of its namespace |
 | `write` | acting as any agent of the namespace; changing mailboxes, subscriptions, dead letters |
 | `admin` | everything inside its namespace; with the namespace `*`, everything everywhere |
 
@@ -113,6 +114,26 @@ class Principal(msgspec.Struct, frozen=True):
     def sees(self, address: str) -> bool:
         """Whether a full address lies in its namespace: what lists and stories leave out otherwise."""
         return self.everywhere or namespace_of(address) == self.namespace
+
+    def may_look(self, mailbox: str) -> bool:
+        """Whether it may look into the mailbox: `read` into all of its namespace, others into their own."""
+        return self.sees(mailbox) and (self.allows("read") or self.may_receive(mailbox))
+
+    def may_follow(self, sender: str, mailbox: str) -> bool:
+        """Whether it may follow a message of this sender in the mailbox: its own, or one it may look at."""
+        return self.may_look(mailbox) or (self.sees(sender) and name_of(sender) in self.agents)
+
+    def require_looking(self) -> None:
+        """Refuse a credential that may look at nothing. Lists leave out what `may_look` does not allow."""
+        if not self.allows("agent"):
+            self.require("read")
+
+    @property
+    def view(self) -> str:
+        """Names what this credential sees in lists: equal for credentials that see the same."""
+        if self.allows("read"):
+            return "" if self.everywhere else self.namespace
+        return f"{self.namespace} {self.token_id}"
 
     # -- acting
 

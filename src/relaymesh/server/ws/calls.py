@@ -5,7 +5,8 @@
 | `agent` | deliver_due |
 | `agent`, and the mailbox | open_mailbox, subscribe, unsubscribe, expect, unexpect, complete, ended_by |
 | `agent`, and its own name | register, drain |
-| `read` | stats, dead_letters, letters; peek, unless the mailbox is the credential's |
+| `read` | dead_letters, letters; peek, unless the mailbox is the credential's |
+| `read` or `agent` | stats: of an agent's own token, that agent's mailboxes alone |
 | `write` | redrive, purge, reprioritise, set_breaker, force_delayed |
 | `admin` of every namespace | checkpoint |
 """
@@ -107,11 +108,13 @@ async def _drain(on: Operations, given: frames.OfAgent) -> None:
 
 
 async def _stats(on: Operations, given: frames.Nothing) -> MeshStats:  # noqa: ARG001 - takes nothing
+    may_look = on.principal.may_look
+    on.principal.require_looking()
     stats = await on.served.counting.stats()
     if on.principal.everywhere:
         return stats
-    seen = {address: box for address, box in stats.mailboxes.items() if on.principal.sees(address)}
-    kept = {payer: size for payer, size in stats.kept.items() if on.principal.sees(payer.split(" ")[-1])}
+    seen = {address: box for address, box in stats.mailboxes.items() if may_look(address)}
+    kept = {payer: size for payer, size in stats.kept.items() if may_look(payer.split(" ")[-1])}
     dead_letters = sum(box.dead_letters for box in seen.values())
     return msgspec.structs.replace(stats, mailboxes=seen, dead_letters=dead_letters, kept=kept)
 
@@ -247,7 +250,7 @@ CALLS: dict[str, Row] = {
     "ended_by": Row("agent", frames.Attempts, _ended_by),
     "register": Row("agent", frames.Register, _register),
     "drain": Row("agent", frames.OfAgent, _drain),
-    "stats": Row("read", frames.Nothing, _stats),
+    "stats": Row(None, frames.Nothing, _stats),
     "peek": Row(None, frames.Peek, _peek),
     "dead_letters": Row("read", frames.LettersPage, _dead_letters),
     "letters": Row("read", frames.Letters, _letters),

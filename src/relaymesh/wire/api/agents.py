@@ -40,7 +40,13 @@ class AgentBody(Answer, frozen=True):
     address: Address
     state: Annotated[AgentState, Meta(description="offline after 90 s without a heartbeat.")]
     registered: Annotated[bool, Meta(description="false: it only has a mailbox.")]
-    pending: Annotated[int, Meta(description="Messages in its mailbox that are not settled.")]
+    pending: (
+        Annotated[
+            int,
+            Meta(description="Unsettled messages in its mailbox; absent where a token may not see it."),
+        ]
+        | UnsetType
+    ) = UNSET
     role: str | None = None
     capabilities: list[str] = field(default_factory=list)
     protocol_version: str | None = None
@@ -55,17 +61,20 @@ def agent_body(
     registration: Registration | None,
     *,
     state: AgentState,
-    pending: int,
+    pending: int | None,
     last_heard: int | None = None,
     status: str | None = None,
 ) -> AgentBody:
-    """What it said when it joined, if it did, and how it stands. `last_heard` is mesh time."""
+    """What it said when it joined, if it did, and how it stands. `last_heard` is mesh time.
+
+    `pending` is None for a reader that may not see it.
+    """
     body = AgentBody(
         name=name_of(address),
         address=address,
         state=state,
         registered=registration is not None,
-        pending=pending,
+        pending=UNSET if pending is None else pending,
         last_heard_at=UNSET if last_heard is None else iso(last_heard),
         status=UNSET if status is None else status,
     )
