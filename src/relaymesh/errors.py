@@ -24,7 +24,7 @@ to do) and `retryable` (whether the same call may succeed later, unchanged).
     ├── Unreachable            UNREACHABLE: the node did not answer; the outcome of a send is unknown
     ├── LeaseLost              LEASE_LOST: the delivery now belongs to somebody else
     ├── NoAnswer               NO_ANSWER: a question ended without an answer
-    ├── Closed                 CLOSED: this mesh was closed, or its process was forked
+    ├── Closed                 CLOSED: this mesh was closed, or is of another process or event loop
     └── DirectoryError         the data directory cannot be used
         ├── DirectoryInUse         DIRECTORY_IN_USE
         ├── JournalPoisoned        JOURNAL_POISONED

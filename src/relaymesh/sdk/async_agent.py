@@ -63,6 +63,7 @@ class AsyncInbox:
 
     def handle(self, handler: AsyncHandler) -> AsyncHandler:
         """Decorator: run the handler for every delivery. A handler that raises has failed."""
+        self._mesh._check_loop()
         self._mesh._pool.serve(self, checked_handler(handler))
         return handler
 

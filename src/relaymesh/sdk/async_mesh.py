@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +47,8 @@ from relaymesh.wire.stats import MeshStats
 class AsyncMesh:
     """A mesh on an event loop: a directory, memory alone, or a node elsewhere; see `Mesh`.
 
+    It belongs to the loop it is opened on. Calls from another loop raise `Closed` and do nothing.
+
     async with AsyncMesh("data") as mesh:
         planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
         await planner.send("coder", {"do": "bump version"})
@@ -83,6 +86,7 @@ class AsyncMesh:
             raise Closed("this mesh is closed")
         if self._opened is None:
             session = self._opened = await open_async_session(self._place, self._clock)
+            self._loop = asyncio.get_running_loop()
             self._limit = session.payload_bytes_max
             self._names = Names(session.namespace)
             self._renewer = AsyncRenewer(session)
@@ -93,7 +97,17 @@ class AsyncMesh:
     def _session(self) -> AsyncSession:
         if self._opened is None:
             raise Closed("this mesh is not open", hint="use it in an async with block, or await mesh.open()")
+        if asyncio._get_running_loop() is not self._loop:
+            self._check_loop()
         return self._opened
+
+    def _check_loop(self) -> None:
+        """Raise on a loop that is not the mesh's own. Outside a loop nothing is awaited, and all is well."""
+        if asyncio._get_running_loop() not in (None, self._loop):
+            raise Closed(
+                "this AsyncMesh belongs to the event loop it was opened on, and this is another one",
+                hint="open an AsyncMesh on each loop, or use Mesh: any thread may call it",
+            )
 
     @property
     def path(self) -> os.PathLike[str] | None:
@@ -134,6 +148,7 @@ class AsyncMesh:
                 topic, handler_name(handler) if name is None else name
             )  # a bad name, or setting, is said at once
             mailbox_settings(options)
+            _ = self._session  # and so is a mesh that is not open, or of another loop
 
             async def start() -> None:
                 subscription = await self.subscribe(
@@ -180,14 +195,13 @@ class AsyncMesh:
         timeout: float | None = None,
     ) -> list[Receipt]:
         """Publish a batch on one topic, all or none: each a dict of `content` and any field of `send`."""
+        session = self._session
         address = self._names.topic(topic)
         if self._starting:
             await self._started()
         origin = MESH_SENDER if sender is None else self._names.agent(sender, "sender")
-        envelopes, notes, minted = compose_all(
-            origin, messages, self._session.new_ids, self._limit, self._names
-        )
-        return receipts_of(await self._session.publish(address, envelopes, minted, patience(timeout)), notes)
+        envelopes, notes, minted = compose_all(origin, messages, session.new_ids, self._limit, self._names)
+        return receipts_of(await session.publish(address, envelopes, minted, patience(timeout)), notes)
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery], *, durable: bool = False) -> None:
         """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
@@ -304,16 +318,27 @@ class AsyncMesh:
         most = patience(timeout)
         if self._closed:
             return
+        if self._opened is None or self._opened.forked:
+            self._closed = True
+            return
+        if self._loop.is_closed():
+            await self._close_without_loop(self._opened, force)
+            return
+        self._check_loop()
         self._closed = True
         self._ended.set()
-        if self._opened is None or self._opened.forked:
-            return
         try:
             await asyncio.gather(*self._starting, return_exceptions=True)
             await self._pool.close(0.0 if force else most)
         finally:
             await self._renewer.close()
             await self._opened.close(force=force)
+
+    async def _close_without_loop(self, session: AsyncSession, force: bool) -> None:
+        """The loop has ended, and with it tasks and connections: only a directory is left to free."""
+        self._closed = True
+        with contextlib.suppress(RuntimeError):
+            await session.close(force=force)
 
     async def __aenter__(self) -> AsyncMesh:
         return await self.open()

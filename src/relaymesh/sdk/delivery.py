@@ -295,6 +295,7 @@ class AsyncDelivery(_Delivery):
         return self.deadline
 
     async def __aenter__(self) -> AsyncDelivery:
+        self._mesh._check_loop()
         if not self._settled:
             self._mesh._renewer.add(self)
         return self
