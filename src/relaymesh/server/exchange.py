@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
@@ -15,6 +15,7 @@ from relaymesh.server.security.accounts import ACCOUNT_KEY, Account, account_of
 from relaymesh.server.security.arrival import CONNECTION_KEY
 from relaymesh.server.security.principal import Principal, principal_of
 from relaymesh.server.security.rates import BYTES_A_WRITE, MESSAGES_A_WRITE, cost_of
+from relaymesh.server.security.trail import AGENT_KEY
 from relaymesh.server.served import Served
 
 Scope = MutableMapping[str, Any]
@@ -69,6 +70,10 @@ class Exchange:
     @property
     def account(self) -> Account:
         return account_of(self.scope)
+
+    def acted_as(self, agents: Collection[str]) -> None:
+        """Tell the audit as which agents this request acts: their addresses."""
+        self.scope[AGENT_KEY] = agents
 
     # -- the request
 

@@ -72,7 +72,7 @@ def _wrong_count(count: int) -> InvalidEnvelope:
 class Intake:
     """Checked messages in the order they came, and by recipient."""
 
-    __slots__ = ("_order", "groups", "minted", "notes")
+    __slots__ = ("_order", "groups", "minted", "notes", "senders")
 
     def __init__(self, served: Served, principal: Principal, messages: Sequence[Incoming]) -> None:
         self.notes: dict[int, tuple[str, ...]] = {}
@@ -89,6 +89,7 @@ class Intake:
             self.minted = self.minted and not incoming.given_id
             if incoming.notes:
                 self.notes[i] = incoming.notes
+        self.senders = stamps.senders
         self.groups = list(by_recipient.items())
         self._order = [i for positions in order.values() for i in positions]
 
@@ -103,7 +104,7 @@ class Intake:
 class TopicIntake:
     """The same for messages to one topic."""
 
-    __slots__ = ("envelopes", "minted", "notes")
+    __slots__ = ("envelopes", "minted", "notes", "senders")
 
     def __init__(self, served: Served, principal: Principal, messages: Sequence[Incoming]) -> None:
         self.notes: dict[int, tuple[str, ...]] = {}
@@ -119,6 +120,7 @@ class TopicIntake:
             self.minted = self.minted and not incoming.given_id
             if incoming.notes:
                 self.notes[i] = incoming.notes
+        self.senders = stamps.senders
 
     def receipts(self, given: Sequence[Receipt]) -> list[ReceiptBody]:
         return [receipt_body(receipt, self.notes.get(i)) for i, receipt in enumerate(given)]
@@ -182,6 +184,11 @@ class Stamps:
         self._principal = principal
         self._recipients: dict[str, str] = {}
         self._senders: dict[str | None, str] = {}
+
+    @property
+    def senders(self) -> set[str]:
+        """Everybody in whose name something was stamped."""
+        return set(self._senders.values())
 
     def recipient(self, to: str) -> str:
         address = self._recipients.get(to)

@@ -336,6 +336,7 @@ def test_a_write_is_audited_with_who_what_and_from_where(house: House) -> None:
         "at": 7,
         "token": house.token.id,
         "label": "tester",
+        "agent": "token tester",
         "method": "POST",
         "route": "/the/{route}",
         "path": "/v1/messages",
@@ -498,7 +499,7 @@ class Wire:
 async def listening(scope: Any, receive: Any, send: Any) -> None:
     assert (await receive())["type"] == "websocket.connect"
     await send({"type": "websocket.accept"})
-    trail_of(scope).write("ws.send", 200, agent=principal_of(scope).token_id)
+    trail_of(scope).write("ws.send", 200, acted={principal_of(scope).token_id})
     while (await receive())["type"] != "websocket.disconnect":
         await send({"type": "websocket.send", "text": "heard"})
     await send({"type": "websocket.send", "text": "after its end"})

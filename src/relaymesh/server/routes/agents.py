@@ -28,6 +28,7 @@ async def register(exchange: Exchange) -> AgentBody:
     request = await exchange.decode(RegisterRequest)
     agent = principal.address(request.name)
     principal.require_mailbox(agent)
+    exchange.acted_as({agent})
     registration = await served.roster.register(
         agent,
         served.now,
@@ -107,6 +108,7 @@ def _own(exchange: Exchange) -> str:
     principal.require("agent")
     agent = principal.address(exchange.parameters["name"])
     principal.require_mailbox(agent)
+    exchange.acted_as({agent})
     return agent
 
 

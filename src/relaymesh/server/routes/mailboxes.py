@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from relaymesh.errors import InvalidEnvelope, NotFound
+from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.entry import STATE_NAMES, Entry
 from relaymesh.server.counting import stats_of_one
 from relaymesh.server.exchange import Exchange
@@ -100,6 +101,7 @@ def _owned(exchange: Exchange) -> str:
     principal.require("agent")
     mailbox = principal.mailbox(exchange.parameters["mailbox"])
     principal.require_mailbox(mailbox)
+    exchange.acted_as({subscriber_of(mailbox)})
     return mailbox
 
 

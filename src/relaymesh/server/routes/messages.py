@@ -26,6 +26,7 @@ async def send(exchange: Exchange) -> Reply:
     messages, batch = await messages_in(exchange.account, await exchange.body())
     exchange.charge(len(messages))
     intake = Intake(served, principal, await parsed(served, exchange.account, messages))
+    exchange.acted_as(intake.senders)
     receipts = await served.session.send(intake.groups, intake.minted, timeout, budget=served.budget)
     return _receipts(intake.receipts(receipts), batch)
 
@@ -39,6 +40,7 @@ async def publish(exchange: Exchange) -> Reply:
     messages, batch = await messages_in(exchange.account, await exchange.body())
     exchange.charge(len(messages))
     intake = TopicIntake(served, principal, await parsed(served, exchange.account, messages))
+    exchange.acted_as(intake.senders)
     receipts = await served.session.publish(
         topic, intake.envelopes, intake.minted, timeout, budget=served.budget
     )

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from relaymesh.errors import RateLimited
+from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.entry import Lease, format_token
 from relaymesh.server.exchange import Disconnected, Exchange, decode_body
 from relaymesh.server.intake import heard
@@ -26,6 +27,7 @@ async def receive(exchange: Exchange) -> DeliveriesAnswer:
     principal.require("agent")
     mailbox = principal.mailbox(exchange.parameters["mailbox"])
     principal.require_mailbox(mailbox)
+    exchange.acted_as({subscriber_of(mailbox)})
     body = await exchange.body()
     request = decode_body(body, ReceiveRequest) if body else exchange.query_into(ReceiveRequest, QUERY)
     holder = _holder(principal, request)

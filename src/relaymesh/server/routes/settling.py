@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import UNSET
 
 from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError, Unauthorized
+from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.entry import parse_token
 from relaymesh.server.exchange import Exchange
@@ -36,6 +37,7 @@ async def settle(exchange: Exchange) -> SettledAnswer:
         raise InvalidEnvelope("a token is named twice", hint="each delivery ends in one way")
     settling = Settling(exchange.served, exchange.principal, exchange.account)
     await settling.look_up(texts)
+    exchange.acted_as(settling.holders)
     results = [
         *await settling.end(request.acks, "acked", durable=request.durable),
         *await settling.end(request.drops, "dropped", durable=request.durable),
@@ -62,6 +64,8 @@ class Settling:
         self._principal = principal
         self._good: dict[str, int] = {}
         self._refused: dict[str, SettledBody] = {}
+        self.holders: set[str] = set()
+        """The agents whose deliveries they are."""
 
     async def look_up(self, texts: list[str]) -> None:
         """Sort the tokens: good, stale, or somebody else's."""
@@ -73,6 +77,7 @@ class Settling:
                 self._refused[text] = SettledBody(token=text, outcome="lease_lost")
             elif self._principal.may_receive(mailbox):
                 self._good[text] = tokens[text]
+                self.holders.add(subscriber_of(mailbox))
             else:
                 error = Unauthorized("that delivery is not in a mailbox of this token", authenticated=True)
                 self._refused[text] = _refused(text, error)

@@ -123,7 +123,7 @@ class Guard:
                 event,
                 answered.status,
                 route=scope.get("relaymesh.route", ""),
-                agent=scope.get(AGENT_KEY, ""),
+                acted=scope.get(AGENT_KEY, ()),
             )
 
     async def _compat(self, scope: Scope, arrival: Arrival, receive: Receive, answered: Answered) -> None:

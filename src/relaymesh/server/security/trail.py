@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from relaymesh.server.security.arrival import Arrival
@@ -12,7 +12,8 @@ from relaymesh.server.security.rates import Bucket
 
 TRAIL_KEY = "relaymesh.trail"
 AGENT_KEY = "relaymesh.agent"
-"""Where a route may say as which agent it acted, when the credential is of several."""
+"""Where a route says as which agents it acted: their addresses. A credential may be of several, or of any."""
+AGENTS_SHOWN_MAX = 8
 
 REFUSALS_RATE = 10.0
 REFUSALS_BURST = 50.0
@@ -27,7 +28,13 @@ class Trail:
         self._arrival = arrival
         self._token = "" if principal is None else principal.token_id
         self._label = "" if principal is None else principal.label
-        self._agents = "" if principal is None else ",".join(sorted(principal.agents))
+        self._home = "" if principal is None else f"{principal.namespace}/"
+        self._agents = "" if principal is None else ",".join(sorted(principal.agents)) or self._own_name
+
+    @property
+    def _own_name(self) -> str:
+        """Of a credential that is no agent. A space tells it apart: no agent's name has one."""
+        return f"token {self._label or self._token}"
 
     @property
     def remote_addr(self) -> str:
@@ -39,11 +46,11 @@ class Trail:
         status: int,
         *,
         route: str = "",
-        agent: str = "",
+        acted: Collection[str] = (),
         detail: str = "",
         suppressed: int = 0,
     ) -> None:
-        """Have `event` audited: what was done, and with which status it was answered."""
+        """Have `event` audited: what was done, as which agents, and with which status it was answered."""
         arrival = self._arrival
         self._audit.append(
             AuditEvent(
@@ -51,7 +58,7 @@ class Trail:
                 at=self._audit.now_ms(),
                 token=self._token,
                 label=self._label,
-                agent=agent or self._agents,
+                agent=self._named(acted) if acted else self._agents,
                 method=arrival.method,
                 route=route,
                 path=arrival.path,
@@ -65,6 +72,11 @@ class Trail:
                 suppressed=suppressed,
             )
         )
+
+    def _named(self, acted: Collection[str]) -> str:
+        names = sorted([address.removeprefix(self._home) for address in acted])
+        more = len(names) - AGENTS_SHOWN_MAX
+        return ",".join(names) if more <= 0 else f"{','.join(names[:AGENTS_SHOWN_MAX])} and {more} more"
 
 
 def trail_of(scope: Mapping[str, Any]) -> Trail:

@@ -62,14 +62,17 @@ class Binary:
         """Do what the frame asks for, and answer. `size`: of the frame."""
         if isinstance(frame, frames.Send):
             receipts = await on.send(frame.groups, frame.wait_ms, size)
+            on.acted[frame.ref] = {each.sender for _, envelopes in frame.groups for each in envelopes}
             return encode(frames.Receipts(frame.ref, frames.receipt_rows(receipts)))
         if isinstance(frame, frames.Settle):
             return encode(await on.settle(frame))
         if isinstance(frame, frames.Publish):
             receipts = await on.publish(frame.topic, frame.envelopes, frame.wait_ms, size)
+            on.acted[frame.ref] = {each.sender for each in frame.envelopes}
             return encode(frames.Receipts(frame.ref, frames.receipt_rows(receipts)))
         if isinstance(frame, frames.Reply):
             receipts = await on.reply(frame.token, frame.groups, size)
+            on.acted[frame.ref] = {each.sender for _, envelopes in frame.groups for each in envelopes}
             return encode(frames.Receipts(frame.ref, frames.receipt_rows(receipts)))
         assert isinstance(frame, frames.Call)
         value = await calls.call(

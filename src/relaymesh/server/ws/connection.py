@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -340,18 +340,18 @@ class Connection:
         finally:
             session.running.discard(question)
             self._account.incoming -= size
-        name = getattr(frame, "name", None)
+        name, acted = getattr(frame, "name", None), on.acted.pop(frame.ref, ())
         if name in READING:
             self._account.owe(len(data) / BYTES_A_WRITE)
             session.tell(data)
         else:
             session.answered(question, data)
-            self._audit(frame, name, status)
+            self._audit(frame, name, status, acted)
         return len(data)
 
-    def _audit(self, frame: Any, name: str | None, status: int) -> None:
+    def _audit(self, frame: Any, name: str | None, status: int, acted: Collection[str]) -> None:
         """Every write is audited: a batch is one."""
-        self._trail.write("ws.write", status, route=f"{frames.PATH} {name or _op(frame)}")
+        self._trail.write("ws.write", status, route=f"{frames.PATH} {name or _op(frame)}", acted=acted)
 
     async def _goodbye(self, session: Session) -> None:
         await self._stop_giving()

@@ -9,7 +9,7 @@ from functools import partial
 from msgspec.structs import astuple, force_setattr
 
 from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError
-from relaymesh.kernel.address import name_of
+from relaymesh.kernel.address import name_of, subscriber_of
 from relaymesh.kernel.commands import Extend, Nack
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import Envelope
@@ -55,6 +55,8 @@ class Operations:
         self._recipients: dict[str, str] = {}
         self._mailboxes: dict[str, str] = {}
         self._agent: str | None = None
+        self.acted: dict[int, set[str]] = {}
+        """As which agents each frame under way has acted, by its number; the audit takes it from here."""
 
     async def join(self, agent: str) -> None:
         """`hello` as an agent: it joins if it never did, and is here."""
@@ -237,6 +239,7 @@ class Operations:
             *[token for token, _ in frame.extends],
         ]
         granted = self.session.granted
+        self.acted[frame.ref] = {subscriber_of(granted[token]) for token in named if token in granted}
         foreign = [token for token in named if token not in granted]
         refused = set(foreign) - await self._own(foreign) if foreign else set()
         answer = frames.Settled(frame.ref)

@@ -141,6 +141,7 @@ class Text:
         if isinstance(frame, Send):
             on.principal.require("agent")
             intake = Intake(on.served, on.principal, await _messages(on, frame.messages))
+            on.acted[frame.ref] = intake.senders
             given = await on.served.session.send(
                 intake.groups, intake.minted, on.seconds(frame.wait_ms), budget=on.served.budget
             )
@@ -149,6 +150,7 @@ class Text:
             on.principal.require("agent")
             topic = on.principal.topic(frame.topic)
             published = TopicIntake(on.served, on.principal, await _messages(on, frame.messages))
+            on.acted[frame.ref] = published.senders
             given = await on.served.session.publish(
                 topic,
                 published.envelopes,
@@ -177,6 +179,7 @@ class Text:
                 *[each.token for each in frame.extends],
             ]
         )
+        on.acted[frame.ref] = settling.holders
         results = [
             *await settling.end(frame.acks, "acked", durable=frame.durable),
             *await settling.end(frame.drops, "dropped", durable=frame.durable),
