@@ -79,7 +79,10 @@ def settings_page() -> str:
     lines += table(documented(limits, limits.SecuritySettings))
     lines += ["", "## Of the Mailbox protocol", ""]
     lines += [
-        "`ServerSettings(reliability=ReliabilityConfig(...))`: the protocol's own six names, camelCase.",
+        "`relaymesh serve --ack-timeout …`, or `ServerSettings(reliability=ReliabilityConfig(...))`: the",
+        "protocol's own six names, camelCase. They hold for every mailbox for which no other value was",
+        "chosen, also for those that are there when the server starts; a later start with other values",
+        "changes these mailboxes again.",
         "",
     ]
     lines += table(fields_with_words(reliability, "ReliabilityConfig"))

@@ -19,6 +19,7 @@ from relaymesh.cli.output import Output
 from relaymesh.errors import DirectoryInUse
 from relaymesh.node.settings import MeshSettings
 from relaymesh.server.address import read_address
+from relaymesh.server.reliability import ReliabilityConfig
 from relaymesh.server.security.limits import SecuritySettings
 from relaymesh.server.settings import ServerSettings
 
@@ -73,6 +74,27 @@ BodyBytesMax = Annotated[
 GetCompat = Annotated[
     bool, typer.Option("--get-compat", help="Also take writes as GET, which is deprecated and audited.")
 ]
+AckTimeout = Annotated[
+    int,
+    typer.Option("--ack-timeout", metavar="MS", help="Lease of a delivery; at 30000 it goes by priority."),
+]
+MaxRetries = Annotated[
+    int, typer.Option("--max-retries", metavar="N", help="Retries before a message is a dead letter.")
+]
+RetryDelayBase = Annotated[
+    int,
+    typer.Option("--retry-delay-base", metavar="MS", help="Delay before the first retry; then doubled."),
+]
+DefaultTtl = Annotated[
+    int,
+    typer.Option("--default-ttl", metavar="SECONDS", help="For messages that name no ttl; 0: for ever."),
+]
+HeartbeatInterval = Annotated[
+    int, typer.Option("--heartbeat-interval", metavar="MS", help="How often agents are to be heard of.")
+]
+HeartbeatTimeout = Annotated[
+    int, typer.Option("--heartbeat-timeout", metavar="MS", help="An agent silent for so long is offline.")
+]
 
 
 def serve(
@@ -91,6 +113,12 @@ def serve(
     connections_max: ConnectionsMax = DEFAULTS.security.connections_max,
     body_bytes_max: BodyBytesMax = DEFAULTS.body_bytes_max,
     get_compat: GetCompat = False,
+    ack_timeout: AckTimeout = DEFAULTS.reliability.ack_timeout,
+    max_retries: MaxRetries = DEFAULTS.reliability.max_retries,
+    retry_delay_base: RetryDelayBase = DEFAULTS.reliability.retry_delay_base,
+    default_ttl: DefaultTtl = DEFAULTS.reliability.default_ttl,
+    heartbeat_interval: HeartbeatInterval = DEFAULTS.reliability.heartbeat_interval,
+    heartbeat_timeout: HeartbeatTimeout = DEFAULTS.reliability.heartbeat_timeout,
     json: options.Json = False,
 ) -> None:
     """Serve a data directory over HTTP and WebSocket until a signal ends it. State survives a restart."""
@@ -110,6 +138,14 @@ def serve(
             kept_bytes_max=kept_bytes_max,
             connections_max=connections_max,
             get_compat=get_compat,
+        ),
+        reliability=ReliabilityConfig(
+            ack_timeout=ack_timeout,
+            max_retries=max_retries,
+            retry_delay_base=retry_delay_base,
+            default_ttl=default_ttl,
+            heartbeat_interval=heartbeat_interval,
+            heartbeat_timeout=heartbeat_timeout,
         ),
     )
     _run(call, settings, lambda running: _say_briefly(call.output, running))

@@ -29,6 +29,7 @@ from relaymesh.node.opening import STORE_FILE
 from relaymesh.node.settings import MeshSettings
 from relaymesh.server.address import NodeAddress, remove_address, server_folder, write_address
 from relaymesh.server.app import build_app
+from relaymesh.server.applied import apply_to_known
 from relaymesh.server.listening import listen, url_of
 from relaymesh.server.security.audit import AuditLog
 from relaymesh.server.security.connections import Connections
@@ -96,6 +97,8 @@ class NodeServer:
         with contextlib.closing(listen(self._settings)) as bound:
             node = await asyncio.to_thread(Node, self._directory, self._mesh)
             try:
+                folder = server_folder(self._directory)
+                await asyncio.to_thread(apply_to_known, node.core, folder, self._settings.reliability)
                 served = self._served(node, tokens)
                 server = _Uvicorn(self._config(served, tls))
             except BaseException:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.node.async_local import AsyncLocalSession
 from relaymesh.node.node import Node
 from relaymesh.server.counting import Counting
@@ -62,6 +63,15 @@ class Served:
     def budget(self) -> int:
         """Bytes of mail that the node keeps for one sender; 0 is no limit."""
         return self.settings.security.kept_bytes_max
+
+    def opening(self, mailbox: str, given: MailboxSettings | None) -> MailboxSettings | None:
+        """The settings to open a mailbox with: those given, and the server's own where they say nothing.
+
+        None leaves a mailbox that is there as it is.
+        """
+        if given is None and self.node.core.read(lambda kernel: mailbox in kernel.state.mailboxes):
+            return None
+        return self.settings.reliability.mailbox_settings(given)
 
     @property
     def now(self) -> int:

@@ -31,7 +31,7 @@ class ServerSettings:
     tls_cert, tls_key: PEM files; both or neither.
     tls_client_ca: a PEM file; clients must then show a certificate that it signed.
     security: settings of the guard.
-    reliability: the six reliability settings of the Mailbox protocol, for agents that join here.
+    reliability: the six reliability settings of the Mailbox protocol, for mailboxes that choose no others.
     """
 
     host: str = "127.0.0.1"

@@ -70,7 +70,15 @@ def test_another_ack_timeout_is_the_lease_of_every_delivery() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"ack_timeout": 0}, {"max_retries": -1}, {"default_ttl": -1}, {"heartbeat_timeout": 30_000}],
+    [
+        {"ack_timeout": 0},
+        {"max_retries": -1},
+        {"default_ttl": -1},
+        {"heartbeat_timeout": 30_000},
+        {"retry_delay_base": 120_000},
+        {"max_retries": 10**9},
+        {"ack_timeout": 10**15},
+    ],
 )
 def test_a_configuration_that_cannot_be_meant_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(InvalidSettings):

@@ -53,7 +53,10 @@ async def open_mailbox(exchange: Exchange) -> MailboxAnswer:
     request = await exchange.decode(OpenMailboxRequest)
     settings = None if request.settings is None else settings_from(request.settings)
     await exchange.served.session.open_mailbox(
-        mailbox, settings, budget=exchange.served.budget, may_reject=not principal.owner_of(mailbox)
+        mailbox,
+        exchange.served.opening(mailbox, settings),
+        budget=exchange.served.budget,
+        may_reject=not principal.owner_of(mailbox),
     )
     return MailboxAnswer(mailbox=mailbox)
 

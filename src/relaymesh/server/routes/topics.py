@@ -21,7 +21,8 @@ async def subscribe(exchange: Exchange) -> SubscriptionAnswer:
     """
     mailbox, pattern = _named(exchange)
     request = await exchange.decode(SubscribeRequest)
-    settings = settings_from(request.settings or MailboxSettingsBody(), schedule="fifo")
+    given = settings_from(request.settings or MailboxSettingsBody(), schedule="fifo")
+    settings = exchange.served.settings.reliability.mailbox_settings(given)
     owner = exchange.principal.owner_of(mailbox)
     await exchange.served.session.subscribe(
         pattern, mailbox, settings, owner=owner, budget=exchange.served.budget, may_reject=not owner

@@ -11,7 +11,9 @@ from relaymesh.modes import apply_modes, create_file, make_folder
 
 _OPEN = os.O_WRONLY | os.O_EXCL
 _DRAFT = r"\..+\.[0-9a-f]{16}"
-_OWN = re.compile(rf"tokens\.(json|lock)|local\.token|address\.json|audit(\.[0-9]+)?\.jsonl|{_DRAFT}")
+_OWN = re.compile(
+    rf"tokens\.(json|lock)|local\.token|(address|reliability)\.json|audit(\.[0-9]+)?\.jsonl|{_DRAFT}"
+)
 
 
 def make_private_folder(folder: Path) -> None:

@@ -46,7 +46,7 @@ async def _open_mailbox(on: Operations, given: frames.OpenMailbox) -> None:
     mailbox = on.mailbox(given.mailbox)
     may_reject = not on.principal.owner_of(mailbox)
     await on.served.session.open_mailbox(
-        mailbox, given.settings, budget=on.served.budget, may_reject=may_reject
+        mailbox, on.served.opening(mailbox, given.settings), budget=on.served.budget, may_reject=may_reject
     )
 
 
@@ -56,8 +56,9 @@ async def _subscribe(on: Operations, given: frames.Subscribe) -> None:
     mailbox = on.principal.subscription(given.pattern, given.name)
     on.principal.require_mailbox(mailbox)
     owner = on.principal.owner_of(mailbox)
+    settings = on.served.settings.reliability.mailbox_settings(given.settings)
     await on.served.session.subscribe(
-        pattern, mailbox, given.settings, owner=owner, budget=on.served.budget, may_reject=not owner
+        pattern, mailbox, settings, owner=owner, budget=on.served.budget, may_reject=not owner
     )
 
 
