@@ -11,25 +11,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from acceptance import duplicates, exit, outage, steady
+from acceptance.plan import MINUTES, Plan
 from acceptance.verdict import Verdict
-
-MINUTES = 4.0
-STEADY_SHARE, OUTAGE_SHARE = 0.33, 0.62
-"""How the time is shared out; the other two take a few seconds, however long the whole is."""
 
 
 def main() -> int:
     options = arguments()
-    seconds = options.minutes * 60
+    plan = Plan(options.minutes)
     runs: dict[str, Callable[[Path], Verdict]] = {
         "steady": lambda place: steady.run(
-            place, seconds=seconds * STEADY_SHARE, rate=options.rate, capacity=options.capacity
+            place, seconds=plan.load_s, rate=options.rate, capacity=options.capacity
         ),
         "outage": lambda place: outage.run(
             place,
-            seconds=seconds * OUTAGE_SHARE,
+            times=plan.outage,
             rate=options.outage_rate,
-            capacity=max(options.capacity, int(options.outage_rate * seconds)),
+            capacity=max(options.capacity, int(options.outage_rate * plan.outage.whole_s)),
         ),
         "duplicates": duplicates.run,
         "exit": exit.run,
@@ -55,7 +52,10 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m acceptance", description="Seed 001's acceptance runs.")
     parser.add_argument(
-        "--minutes", type=float, default=MINUTES, help=f"for the whole; {MINUTES:g} by default"
+        "--minutes",
+        type=float,
+        default=MINUTES,
+        help=f"of load, and of the outage; {MINUTES:g} by default",
     )
     parser.add_argument("--rate", type=float, default=300.0, help="target rate of the steady run, a second")
     parser.add_argument("--capacity", type=int, default=1000, help="buffer of a subscription, in messages")

@@ -24,10 +24,12 @@ from pathlib import Path
 
 from acceptance.arrivals import Arrivals, Backlog
 from acceptance.heard import heard
+from acceptance.plan import OutageTimes
 from acceptance.steady import drain
 from acceptance.verdict import Verdict, percentile
 from relaymesh import Mesh
 from relaymesh.sdk.delivery import Delivery
+from relaymesh.sdk.options import MailboxOptions
 from relaymesh.wire.stats import MailboxStats
 
 TOPIC = "order.created"
@@ -42,29 +44,6 @@ WELL_S_MIN, WELL_TIMES = 0.1, 3
 """The subscriber that is well: publish to handled, 99th percentile, may grow to three times what it was
 before the outage, or to a tenth of a second where that is more (a shared machine does that by itself)."""
 ISOLATED = f"{WELL} is not delayed by {SICK}: p99 < 100 ms, or 3 times what it was before"
-
-
-@dataclass(frozen=True)
-class Times:
-    """The seed's minutes, scaled: 30 in all, 5 of outage from the 10th on, 10 to fall back."""
-
-    whole_s: float
-
-    @property
-    def before_s(self) -> float:
-        return self.whole_s / 3
-
-    @property
-    def outage_s(self) -> float:
-        return self.whole_s / 6
-
-    @property
-    def recovery_s(self) -> float:
-        return self.whole_s / 3
-
-    @property
-    def after_s(self) -> float:
-        return self.whole_s - self.before_s - self.outage_s
 
 
 class Subscribers:
@@ -110,32 +89,35 @@ class Observed:
     retries_said: int
 
 
-def run(place: Path, *, seconds: float, rate: float, capacity: int) -> Verdict:
-    times = Times(seconds)
+def run(place: Path, *, times: OutageTimes, rate: float, capacity: int) -> Verdict:
     timeout_s = WORKERS / (rate / 2)
     backoff_ms = max(10, int(times.outage_s * 100))
     seen = _observe(place, times, rate, capacity, timeout_s, backoff_ms)
-    verdict = Verdict("outage", f"{SICK} times out for {times.outage_s:.1f} of {seconds:.0f} s")
+    verdict = Verdict("outage", f"{SICK} times out for {times.outage_s:.1f} of {times.whole_s:.0f} s")
     _judge(verdict, seen, times)
     verdict.numbers |= {"timeout_s": timeout_s, "backoff_ms": backoff_ms}
     return verdict
 
 
 def _observe(
-    place: Path, times: Times, rate: float, capacity: int, timeout_s: float, backoff_ms: int
+    place: Path, times: OutageTimes, rate: float, capacity: int, timeout_s: float, backoff_ms: int
 ) -> Observed:
     subscribers = Subscribers(timeout_s)
     cap_ms = min(300_000, backoff_ms * 8)
     sick, well = (f"default/{TOPIC}:{name}" for name in (SICK, WELL))
+    options: MailboxOptions = {
+        "capacity": capacity,
+        "breaker_window_ms": times.breaker_window_ms,
+        "breaker_open_ms": times.breaker_open_ms,
+    }
+    sickly: MailboxOptions = {**options, "backoff_ms_base": backoff_ms, "backoff_ms_cap": cap_ms}
     with (
         heard("relaymesh.delivery") as said,
         heard("relaymesh.alert"),
         Mesh(place / "outage", workers=(WORKERS, WORKERS)) as mesh,
     ):
-        mesh.on(TOPIC, SICK, capacity=capacity, backoff_ms_base=backoff_ms, backoff_ms_cap=cap_ms)(
-            subscribers.inventory
-        )
-        mesh.on(TOPIC, WELL, capacity=capacity)(subscribers.billing)
+        mesh.on(TOPIC, SICK, **sickly)(subscribers.inventory)
+        mesh.on(TOPIC, WELL, **options)(subscribers.billing)
         arrivals = Arrivals(lambda n: mesh.publish(TOPIC, {"n": n, "at": time.monotonic()}), rate)
         every_s = max(0.005, times.whole_s / 2000)
         backlog = Backlog(lambda: mesh.stats().mailboxes[sick].pending, every_s)
@@ -168,7 +150,7 @@ def _observe(
     )
 
 
-def _judge(verdict: Verdict, seen: Observed, times: Times) -> None:
+def _judge(verdict: Verdict, seen: Observed, times: OutageTimes) -> None:
     arrivals, backlog, sick = seen.arrivals, seen.backlog, seen.sick
     normal = percentile(backlog.values(0, times.before_s), 0.95)
     fell_back_s = _fell_back(backlog, seen.outage_end_s, max(CALM, 2 * normal))

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from acceptance.outage import ISOLATED
+from acceptance.plan import MINUTES, Plan
 from acceptance.verdict import Verdict
+from relaymesh.kernel.settings import MailboxSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,7 +37,7 @@ def run_acceptance(place: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """One short pass of all four, at a rate that a busy machine keeps up with."""
     place = tmp_path_factory.mktemp("acceptance")
-    code, whole = run_acceptance(place, "--minutes", "0.12", "--rate", "100")
+    code, whole = run_acceptance(place, "--minutes", "0.075", "--rate", "100")
     assert (code == 0) == whole["passed"]
     assert list(place.iterdir()) == []
     return {run["name"]: run for run in whole["runs"]}
@@ -73,3 +75,28 @@ def test_a_verdict_needs_every_check_to_hold() -> None:
     verdict.check("two", False)
     assert not verdict.passed
     assert verdict.lines()[-1].split() == ["NOT", "two"]
+
+
+def test_thirty_minutes_are_the_full_length_that_the_docs_name() -> None:
+    plan = Plan(30)
+    minutes = (plan.load_s / 60, plan.outage.outage_s / 60, plan.outage.recovery_s / 60)
+    assert minutes == (30, 5, 10)
+    built_in = MailboxSettings()
+    assert plan.outage.breaker_open_ms == built_in.breaker_open_ms
+    assert plan.outage.breaker_window_ms == built_in.breaker_window_ms
+
+
+@pytest.mark.parametrize("minutes", [0.05, 0.5, MINUTES, 30])
+def test_a_breaker_that_opened_in_the_outage_can_close_before_the_backlog_must_have_fallen(
+    minutes: float,
+) -> None:
+    outage = Plan(minutes).outage
+    longest_open_s = 8 * outage.breaker_open_ms / 1000
+    assert longest_open_s < outage.recovery_s
+    assert outage.before_s + outage.outage_s + outage.after_s == pytest.approx(minutes * 60)
+    assert outage.after_s > outage.recovery_s
+
+
+def test_without_a_length_all_of_it_takes_four_minutes() -> None:
+    plan = Plan(MINUTES)
+    assert (plan.load_s + plan.outage.whole_s) / 60 == 4
