@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.tree import ROOT, SOURCE, source_files, text_files
+from tests.project.tree import ROOT, SOURCE, project_files, source_files, text_files
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70  # one screen; the docstring is not counted
@@ -22,6 +22,9 @@ PACKAGE_INDEX = re.compile(
 )
 MACHINE_PATH = re.compile(r"(?<![\w.~$})\]/-])/(?:home|root|work|opt)\b(?:/|(?![\w-]))")
 UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X{3})\b")
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._+@-]*")
+MAY_BE_EMPTY = {"__init__.py", "py.typed"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -114,3 +117,10 @@ def test_the_patterns_find_what_they_are_for(pattern: re.Pattern[str], line: str
 @pytest.mark.parametrize("line", ["GET /v1/work/7", "src/work/queue.py", "~/work", "/optional", "/roots-of"])
 def test_a_path_that_is_no_machine_s_is_left_alone(line: str) -> None:
     assert not MACHINE_PATH.search(line)
+
+
+def test_no_file_was_left_behind_by_accident() -> None:
+    """A test, or a command tried by hand, that writes where it runs leaves such names and empty files."""
+    files = [path for path in project_files() if path.name not in MAY_BE_EMPTY]
+    assert [shown(path) for path in files if not PLAIN_NAME.fullmatch(path.name)] == []
+    assert [shown(path) for path in files if path.stat().st_size == 0 and "golden" not in path.parts] == []

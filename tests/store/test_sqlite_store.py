@@ -99,9 +99,14 @@ def test_a_setting_that_did_not_take_stops_the_start(path: Path, monkeypatch: py
         SqliteStore(path)
 
 
-def test_a_database_that_cannot_have_a_wal_is_refused() -> None:
-    with pytest.raises(StoreMisconfigured, match="journal_mode is 'memory'"):
-        SqliteStore(":memory:")
+@pytest.mark.parametrize("name", [":memory:", ""])
+def test_a_database_that_is_no_file_is_refused_and_leaves_none_behind(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreMisconfigured, match="file"):
+        SqliteStore(name)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_synchronous_setting_is_refused(path: Path) -> None:

@@ -17,6 +17,8 @@ from relaymesh.errors import StoreMisconfigured
 from relaymesh.modes import create_file
 
 SYNCHRONOUS = {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}
+IN_MEMORY = (":memory:", ".")
+"""Names that SQLite, or `Path("")`, gives to a database without a file of its own."""
 BUSY_TIMEOUT_MS = 5_000
 CACHE_KIB = 4_096
 """SQLite's own copy of pages. The writer appends, so a few megabytes hold all it touches again."""
@@ -31,6 +33,11 @@ def connect_writer(path: Path, synchronous: str) -> apsw.Connection:
         raise StoreMisconfigured(
             f"synchronous must be one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}",
             hint="NORMAL is enough: what power loss takes from the store, the journal gives back",
+        )
+    if str(path) in IN_MEMORY:
+        raise StoreMisconfigured(
+            f"{str(path)!r} is no file, and the store is one",
+            hint="give it a path; a mesh in memory has no store",
         )
     with _naming(path):
         _make_private(path)
