@@ -72,6 +72,17 @@ def test_a_receive_that_is_cancelled_is_answered_with_nothing(client: Raw) -> No
     assert client.ask(op="receive", mailbox="coder")["deliveries"][0]["attempt"] == 1
 
 
+def test_an_answer_that_waits_already_is_received_by_its_correlation_id(client: Raw) -> None:
+    send(client, 3)
+    send(client, 1, metadata={"correlationId": "q-1"}, type="answer")
+    for wait_ms in ({}, {"waitMs": 60_000}):
+        got = client.ask(op="receive", mailbox="coder", correlationId="q-1", **wait_ms)
+        assert [each["message"]["type"] for each in got["deliveries"]] == ["answer"]
+        client.ask(op="settle", releases=tokens(got["deliveries"]))
+    got = client.ask(op="receive", mailbox="coder", max=10)
+    assert len(got["deliveries"]) == 4
+
+
 def test_never_more_is_unsettled_than_the_credit(client: Raw) -> None:
     send(client, 10)
     client.tell(op="credit", mailbox="coder", credit=3)

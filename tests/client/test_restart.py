@@ -6,8 +6,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +98,52 @@ def test_kills_under_load_lose_nothing_that_was_receipted(node: list[NodeProcess
         assert mesh.dead_letters() == []
 
 
+@pytest.mark.parametrize("transport", ["websocket", "http"])
+def test_an_answer_given_after_a_restart_reaches_who_asked_before(tmp_path: Path, transport: Any) -> None:
+    with ServerThread(tmp_path / "mesh") as server, ThreadPoolExecutor(1) as asking:
+        token = server.token()
+        asker = Mesh(server.url, token=token, settings=PATIENT, transport=transport)
+        helper = Mesh(server.url, token=token, settings=PATIENT)
+        planner, coder = asker.agent("planner"), helper.agent("coder")
+        answer = asking.submit(planner.ask, "coder", "?", 60)
+        question = coder.receive(timeout=30)
+        with server.again(force=True):
+            coder.answer(question, "!")
+            assert answer.result(60).content == "!"
+            helper.close()
+            asker.close()
+
+
+@pytest.mark.parametrize("transport", ["websocket", "http"])
+@pytest.mark.parametrize("lane", [{}, {"task": "t"}], ids=["no lane", "lane"])
+def test_an_answer_that_came_while_its_asker_was_cut_off_waits_for_it(
+    tmp_path: Path, transport: Any, lane: dict[str, str]
+) -> None:
+    """It stands among the others when the expectation is renewed, and a handler of the mailbox runs too."""
+    handled: list[Any] = []
+    with ServerThread(tmp_path / "mesh") as server, ThreadPoolExecutor(1) as asking:
+        asker = Mesh(server.url, token=server.token(), settings=PATIENT, transport=transport)
+        asker.agent("coder")
+        planner = asker.agent("planner")
+        asked = partial(planner.ask, "coder", "?", 60, **lane)
+        answer = asking.submit(asked)
+        _until(lambda: server.node.core.kernel.state.mailboxes["default/planner"].askers)
+        if transport == "websocket":  # HTTP has an order only within one request
+            planner.handle(lambda delivery: handled.append(delivery.content))
+        server.stop(force=True)
+        with Mesh(tmp_path / "mesh") as local:
+            coder = local.agent("coder")
+            coder.send("planner", "before")
+            coder.answer(coder.receive(timeout=5), "!")
+            coder.send("planner", "behind")
+        with server.again():
+            assert answer.result(60).content == "!"
+            if transport == "websocket":
+                _until(lambda: len(handled) == 2)
+                assert sorted(handled) == ["before", "behind"]
+            asker.close()
+
+
 def test_a_node_that_stays_away_is_unreachable_and_the_outcome_unknown(tmp_path: Path) -> None:
     settings = RemoteSettings(unreachable_s=0.2, backoff_s_min=0.01, backoff_s_max=0.05)
     with ServerThread(tmp_path / "mesh") as server:
@@ -117,7 +165,7 @@ def _grown(items: list[str], beyond: int) -> bool:
     return len(items) > beyond
 
 
-def _until(holds: Callable[[], bool], seconds: float = 120.0) -> None:
+def _until(holds: Callable[[], Any], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not happen in time"

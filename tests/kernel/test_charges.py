@@ -20,8 +20,8 @@ from relaymesh.kernel.commands import (
     Unexpect,
 )
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.delivery import EXPECTATIONS_MAX
 from relaymesh.kernel.entry import FAILURES_MAX
+from relaymesh.kernel.expectation import EXPECTATIONS_MAX
 from relaymesh.kernel.lifecycle import SUBSCRIPTIONS_MAX
 from relaymesh.kernel.records import FAILURE_BYTES, DeadLettersPurged
 from relaymesh.kernel.settings import MailboxSettings

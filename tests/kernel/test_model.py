@@ -495,6 +495,34 @@ class KernelAndModel(RuleBasedStateMachine):
         corr = data.draw(st.sampled_from(self.asked()))
         self.take("default/a", self.a_waiter("asker", 1, corr, False, 0), wait=False)
 
+    @precondition(lambda self: self.forgotten())
+    @rule(data=st.data())
+    def expect_again(self, data: st.DataObject) -> None:
+        """A question whose expectation ended, maybe by a restart: what waits for it is kept apart again."""
+        corr = data.draw(st.sampled_from(self.forgotten()))
+        box = self.model.boxes["default/a"]
+        self.perform(Expect("default/a", corr), lambda: box.expected.append(corr))
+
+    @precondition(lambda self: self.forgotten())
+    @rule(data=st.data())
+    def ask_for_what_nothing_expects(self, data: st.DataObject) -> None:
+        corr = data.draw(st.sampled_from(self.forgotten()))
+        box = self.model.boxes["default/a"]
+        if any(box.ordering(m) is not None for m in box.messages if m.correlation_id == corr):
+            return  # while it is out it holds its lane in the model, which knows no other reason
+        box.expected.append(corr)
+        self.take("default/a", self.a_waiter("asker", 1, corr, False, 0), wait=False)
+        box.expected.remove(corr)
+
+    def forgotten(self) -> list[str]:
+        """Questions that are not expected, and whose answers are not out."""
+        box = self.model.boxes.get("default/a")
+        if box is None:
+            return []
+        out = {m.correlation_id for m in box.messages if m.token is not None}
+        asked = [f"q{n}" for n in range(1, self.questions + 1)]
+        return [corr for corr in asked if corr not in box.expected and corr not in out]
+
     def asked(self) -> list[str]:
         box = self.model.boxes.get("default/a")
         return list(box.expected) if box else []

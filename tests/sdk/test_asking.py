@@ -158,3 +158,27 @@ async def test_a_handler_can_answer(worlds: Worlds) -> None:
 
         coder.handle(reply)
         assert [(await planner.ask("coder", n, timeout=30)).content for n in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["id", "correlation_id"])
+async def test_a_question_asked_again_finds_the_answer_that_waits(worlds: Worlds, name: str) -> None:
+    async with worlds() as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        with pytest.raises(NoAnswer):
+            await planner.ask("coder", "?", timeout=0.01, **{name: "q-1"})
+        await coder.answer(await coder.receive(timeout=5), "late")
+        await coder.send("planner", "newer", correlation_id="q-2")
+        assert (await planner.ask("coder", "?", timeout=5, **{name: "q-1"})).content == "late"
+        assert (await planner.receive(timeout=5)).content == "newer"
+
+
+async def test_a_question_asked_again_after_a_restart_finds_its_answer(durable_worlds: Worlds) -> None:
+    """Its asker died before the answer came."""
+    async with durable_worlds() as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        await planner.send("coder", "?", id="q-1", type="question", correlation_id="q-1", task="t")
+        await coder.answer(await coder.receive(timeout=5), "!")
+    async with durable_worlds() as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        assert (await planner.ask("coder", "?", timeout=5, id="q-1", task="t")).content == "!"
+        assert await coder.receive_many(5) == [], "the question was not sent a second time"

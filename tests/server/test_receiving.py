@@ -158,6 +158,35 @@ async def test_an_answer_is_received_by_its_correlation_id(tmp_path: Path) -> No
         ).is_success
 
 
+@pytest.mark.parametrize("wait_ms", [0, 60_000])
+async def test_an_answer_that_waits_already_is_found_by_its_correlation_id(
+    tmp_path: Path, wait_ms: int
+) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("planner", "coder")
+        await api.send("planner", "other", sender="coder")
+        await api.send("planner", "yes", sender="coder", metadata={"correlationId": "q-1"})
+        [found] = await api.receive("planner", correlationId="q-1", waitMs=wait_ms)
+        assert found["message"]["content"] == "yes"
+        [other] = await api.receive("planner", max=10)
+        assert other["message"]["content"] == "other"
+
+
+async def test_a_poll_by_correlation_id_is_given_the_answer_and_nothing_else(tmp_path: Path) -> None:
+    """Nothing said before that the answer is expected."""
+    async with serving(tmp_path) as api:
+        await api.open("planner", "coder")
+        poll = asyncio.create_task(api.receive("planner", correlationId="q-1", waitMs=60_000))
+        kernel = api.served.node.core.kernel
+        await eventually(lambda: len(kernel.state.mailboxes["default/planner"].askers) > 0)
+        await api.send("planner", "other", sender="coder")
+        await api.send("planner", "yes", sender="coder", metadata={"correlationId": "q-1"})
+        [found] = await asyncio.wait_for(poll, PATIENCE_S)
+        assert found["message"]["content"] == "yes"
+        [other] = await api.receive("planner", max=10)
+        assert other["message"]["content"] == "other"
+
+
 async def test_an_agent_receives_its_own_mail_and_nobody_elses(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         await api.open("coder", "tester")

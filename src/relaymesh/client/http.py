@@ -222,7 +222,7 @@ class HttpSession(RemoteSession):
             body = api.ReceiveRequest(
                 max=min(max, self._receive_max), wait_ms=wait_ms, correlation_id=correlation_id
             )
-            answer, _ = await self._ask(
+            answer, repeated = await self._ask(
                 "POST",
                 _mailbox(mailbox) + "/receive",
                 body,
@@ -233,6 +233,8 @@ class HttpSession(RemoteSession):
             self._heard(answer.now)
             if answer.deliveries or (deadline is not None and loop.time() >= deadline):
                 return self._arrived(mailbox, answer.deliveries)
+            if repeated and correlation_id is not None:
+                await self.expect(mailbox, correlation_id)  # a node that started anew has forgotten it
 
     def _arrived(self, mailbox: str, bodies: Sequence[api.DeliveryBody]) -> list[Lease]:
         lanes: dict[str, int] = {}
@@ -262,7 +264,12 @@ class HttpSession(RemoteSession):
         self._held.drop(tokens)
         await self._settle(api.SettleRequest(releases=_texts(tokens)))
 
-    async def expect(self, mailbox: str, correlation_id: str) -> None:
+    async def expect(
+        self,
+        mailbox: str,
+        correlation_id: str,
+        minted: bool = False,  # noqa: ARG002 - the node looks in any case
+    ) -> None:
         body = api.ExpectRequest(correlation_id=correlation_id)
         await self._post(_mailbox(mailbox) + "/expect", body, api.MailboxAnswer)
 

@@ -2,9 +2,9 @@
 
 Every request has a `ref` and is kept until its answer has come. When the connection is lost, the link
 connects again (exponential backoff, with jitter), says `hello` with the session to resume and the leases
-still held, and repeats what is unanswered: the node knows refs it has answered, and ids it has accepted,
-so nothing happens twice. A request that waits for a lost node longer than `unreachable_s` ends as
-`Unreachable`: its outcome is unknown.
+still held, renews what the session expects, and repeats what is unanswered: the node knows refs it has
+answered, and ids it has accepted, so nothing happens twice. A request that waits for a lost node longer
+than `unreachable_s` ends as `Unreachable`: its outcome is unknown.
 
 Small frames that are asked in one turn of the loop leave as one message, and what was answered in one turn
 of the node's comes as one.
@@ -50,6 +50,7 @@ from relaymesh.wire.frames import (
     PROTOCOL,
     SUBPROTOCOL_MSGPACK,
     Beat,
+    Call,
     Deliveries,
     GoingAway,
     Heartbeat,
@@ -100,7 +101,9 @@ class Link:
         welcomed: Callable[[Welcome], None],
         unclaimed: Callable[[Deliveries], None],
         beat: Callable[[int], None],
+        renewals: Callable[[], list[Call]],
     ) -> None:
+        """`renewals`: what a node that started anew must be told before the requests are repeated."""
         self.url = url
         self._token = token
         self._find = find
@@ -109,6 +112,7 @@ class Link:
         self._welcomed = welcomed
         self._unclaimed = unclaimed
         self._beat = beat
+        self._renewals = renewals
         self._loop = asyncio.get_running_loop()
         self._refs = count(1)
         self._requests: dict[int, Request] = {}
@@ -356,6 +360,8 @@ class Link:
         assert self._welcome is not None
         self._waiting.clear()
         self._connection = connection
+        for renewal in self._renewals():
+            self._leave(encode(renewal))
         for request in self._requests.values():
             self._leave(self._data_of(request))
         if not self._opened.done():
@@ -431,8 +437,8 @@ class Link:
             self._unclaimed(frame)
         elif isinstance(frame, (Pong, Beat)):
             self._beat(frame.now)
-        elif isinstance(frame, Problem) and ref is None:
-            log.warning("%s says: %s", self.url, frame.detail)
+        elif isinstance(frame, Problem):
+            log.log(logging.WARNING if ref is None else logging.INFO, "%s says: %s", self.url, frame.detail)
         elif isinstance(frame, GoingAway):
             log.info("%s goes away: %s", self.url, frame.reason)
 

@@ -176,8 +176,8 @@ class ThreadedSession:
     def release(self, tokens: Sequence[int]) -> None:
         self._run(self._session.release(tokens))
 
-    def expect(self, mailbox: str, correlation_id: str) -> None:
-        self._run(self._session.expect(mailbox, correlation_id))
+    def expect(self, mailbox: str, correlation_id: str, minted: bool = False) -> None:
+        self._run(self._session.expect(mailbox, correlation_id, minted))
 
     def unexpect(self, mailbox: str, correlation_id: str) -> None:
         self._run(self._session.unexpect(mailbox, correlation_id))

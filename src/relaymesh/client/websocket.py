@@ -50,6 +50,8 @@ class WebSocketSession(RemoteSession):
     ) -> None:
         """`find`: where the node is now, if that may change."""
         super().__init__(url, clock)
+        self._expected: set[tuple[str, str]] = set()
+        """Mailboxes and the correlation ids that they expect on behalf of this session."""
         self._link = Link(
             url,
             token,
@@ -59,6 +61,7 @@ class WebSocketSession(RemoteSession):
             welcomed=self._welcomed,
             unclaimed=self._unclaimed,
             beat=self._heard,
+            renewals=self._renewals,
         )
 
     async def open(self) -> WebSocketSession:
@@ -168,11 +171,25 @@ class WebSocketSession(RemoteSession):
         for some in _batched(tokens):
             await self._link.ask(Settle(self._link.next_ref(), releases=some))
 
-    async def expect(self, mailbox: str, correlation_id: str) -> None:
+    async def expect(
+        self,
+        mailbox: str,
+        correlation_id: str,
+        minted: bool = False,  # noqa: ARG002 - the node looks in any case
+    ) -> None:
         await self._call("expect", frames.Correlation(mailbox, correlation_id))
+        self._expected.add((mailbox, correlation_id))
 
     async def unexpect(self, mailbox: str, correlation_id: str) -> None:
+        self._expected.discard((mailbox, correlation_id))
         await self._call("unexpect", frames.Correlation(mailbox, correlation_id))
+
+    def _renewals(self) -> list[frames.Call]:
+        """What is expected, for a node that may have started anew and forgotten it."""
+        return [
+            frames.Call(self._link.next_ref(), "expect", msgspec.Raw(encode(frames.Correlation(*each))))
+            for each in self._expected
+        ]
 
     # -- settling
 

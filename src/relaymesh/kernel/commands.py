@@ -213,15 +213,20 @@ class Forgo(Command):
 
 
 class Expect(Command):
-    """Keep answers with this correlation id apart for whoever asks for them by it."""
+    """Keep messages with this correlation id apart for receives by it, those that wait already included.
+
+    `minted`: the id was made just now, so no message can have it yet, and none is looked for.
+    """
 
     mailbox: str
     correlation_id: str
     budget: int = 0
+    minted: bool = False
 
     def __post_init__(self) -> None:
         self.mailbox = _address(self.mailbox)
         self.correlation_id = _correlation(self.correlation_id)
+        flag(self.minted, "minted")
 
 
 class Unexpect(Command):

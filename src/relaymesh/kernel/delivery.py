@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from relaymesh.errors import Closed, OverBudget
-from relaymesh.kernel.charges import expectation_size
-from relaymesh.kernel.commands import Expect, Forgo, Receive, Unexpect
+from itertools import chain
+
+from relaymesh.errors import Closed
+from relaymesh.kernel.commands import Forgo, Receive
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.entry import READY, Entry, Lease
+from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.exits import bury, finish
+from relaymesh.kernel.expectation import asked_no_longer, expect_while_asked
 from relaymesh.kernel.gate import allowance, note_success, went_out
 from relaymesh.kernel.mailbox import Mailbox, Waiter
 from relaymesh.kernel.parcel import Parcel, sequences_of
 from relaymesh.kernel.records import Granted
 from relaymesh.kernel.step import Delivered
-
-EXPECTATIONS_MAX = 10_000
-"""Correlation ids that one mailbox may expect at a time."""
 
 
 def receive(decision: Decision, command: Receive) -> bool:
@@ -23,15 +22,27 @@ def receive(decision: Decision, command: Receive) -> bool:
     mailbox = decision.mailbox(command.mailbox)
     if decision.state.stopped:
         raise Closed("the mesh is stopping: nothing is delivered any more")
+    if command.waiter.correlation_id is not None:
+        return _ask(decision, mailbox, command.waiter, command.waiter.correlation_id, wait=command.wait)
     if _serve(decision, mailbox, command.waiter):
         return True
     if command.wait:
-        if command.waiter.correlation_id is None:
-            mailbox.waiters.append(command.waiter)
-        else:
-            mailbox.askers[command.waiter.correlation_id] = command.waiter
+        mailbox.waiters.append(command.waiter)
     decision.after_write()
     return False
+
+
+def _ask(decision: Decision, mailbox: Mailbox, waiter: Waiter, id: str, *, wait: bool) -> bool:
+    """`receive` by correlation id: also what waits already, expected or not."""
+    expect_while_asked(decision, mailbox, id)
+    served = _serve(decision, mailbox, waiter)
+    if wait and not served:
+        mailbox.askers.setdefault(id, []).append(waiter)
+    else:
+        asked_no_longer(decision, mailbox, id)
+    if not served:
+        decision.after_write()
+    return served
 
 
 def forgo(decision: Decision, command: Forgo) -> bool:
@@ -40,10 +51,21 @@ def forgo(decision: Decision, command: Forgo) -> bool:
         return False
     waiter = command.waiter
     if waiter.correlation_id is not None:
-        return mailbox.askers.pop(waiter.correlation_id, None) is not None
+        return waiter in mailbox.askers.get(waiter.correlation_id, ()) and _asks_no_longer(
+            decision, mailbox, waiter, waiter.correlation_id
+        )
     if waiter not in mailbox.waiters:
         return False
     mailbox.waiters.remove(waiter)
+    return True
+
+
+def _asks_no_longer(decision: Decision, mailbox: Mailbox, waiter: Waiter, id: str) -> bool:
+    waiters = mailbox.askers[id]
+    waiters.remove(waiter)
+    if not waiters:
+        del mailbox.askers[id]
+    asked_no_longer(decision, mailbox, id)
     return True
 
 
@@ -56,15 +78,15 @@ def serve_waiters(decision: Decision) -> None:
             mailbox.waiters.popleft()
         answered, mailbox.answered = mailbox.answered, []
         for correlation_id in answered:
-            waiter = mailbox.askers.get(correlation_id)
-            if waiter is not None and _serve(decision, mailbox, waiter):
-                del mailbox.askers[correlation_id]
+            waiters = mailbox.askers.get(correlation_id)
+            if waiters and _serve(decision, mailbox, waiters[0]):
+                _asks_no_longer(decision, mailbox, waiters[0], correlation_id)
 
 
 def send_away(decision: Decision, mailbox: Mailbox) -> None:
     """The mailbox is gone: whoever waits for a delivery from it is given none."""
     through = decision.state.sequence
-    waiters = [*mailbox.waiters, *mailbox.askers.values()]
+    waiters = [*mailbox.waiters, *chain.from_iterable(mailbox.askers.values())]
     mailbox.waiters.clear()
     mailbox.askers.clear()
     if waiters:
@@ -135,26 +157,3 @@ def _grant(
             lease.grant.settled = True
         return leases, state.sequence
     return leases, max([part.ready_sequence for part in parts]) + 1
-
-
-def expect(decision: Decision, command: Expect) -> None:
-    mailbox, id = decision.mailbox(command.mailbox), command.correlation_id
-    if id in mailbox.expected:
-        return
-    if len(mailbox.expected) >= EXPECTATIONS_MAX:
-        raise OverBudget(f"{mailbox.address} waits for {EXPECTATIONS_MAX} answers already")
-    charges, size = decision.state.charges, expectation_size(id)
-    charges.require(mailbox.address, size, command.budget)
-    charges.add(mailbox.address, size)
-    mailbox.expected[id] = []
-
-
-def unexpect(decision: Decision, command: Unexpect) -> None:
-    """Nobody asks any more: answers that came are ordinary messages."""
-    mailbox = decision.mailbox(command.mailbox)
-    if command.correlation_id not in mailbox.expected:
-        return
-    decision.state.charges.add(mailbox.address, -expectation_size(command.correlation_id))
-    for entry in mailbox.expected.pop(command.correlation_id):
-        if entry.state == READY:
-            decision.state.offer(mailbox, entry)

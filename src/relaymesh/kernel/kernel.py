@@ -16,7 +16,17 @@ from typing import Any, get_args
 import msgspec
 
 from relaymesh.errors import Closed, MeshError
-from relaymesh.kernel import admission, delivery, gate, leases, lifecycle, redrive, registry, settlement
+from relaymesh.kernel import (
+    admission,
+    delivery,
+    expectation,
+    gate,
+    leases,
+    lifecycle,
+    redrive,
+    registry,
+    settlement,
+)
 from relaymesh.kernel.commands import (
     Ack,
     Command,
@@ -72,8 +82,8 @@ DECISIONS: dict[type[Command], Callable[[Decision, Any], Any]] = {
     Publish: admission.publish,
     Receive: delivery.receive,
     Forgo: delivery.forgo,
-    Expect: delivery.expect,
-    Unexpect: delivery.unexpect,
+    Expect: expectation.expect,
+    Unexpect: expectation.unexpect,
     Extend: leases.extend,
     Release: leases.release,
     Ack: settlement.ack,

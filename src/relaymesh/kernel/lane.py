@@ -103,6 +103,12 @@ class Lane:
         else:
             self.taken -= 1
 
+    def withdraw(self, entry: Entry) -> None:
+        """An entry that waits leaves, to be delivered out of line."""
+        self.waiting.remove(entry)
+        self._left(entry)
+        self._trim()
+
     def _trim(self) -> None:
         """No settled entry at the head, nor many anywhere."""
         waiting = self.waiting

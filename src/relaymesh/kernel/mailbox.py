@@ -75,6 +75,7 @@ class Mailbox:
         "ready",
         "settings",
         "waiters",
+        "while_asked",
     )
 
     def __init__(self, address: str, settings: MailboxSettings) -> None:
@@ -93,9 +94,12 @@ class Mailbox:
         self.halted: dict[int, str] = {}
         """Dead letters that stop a lane until they are dealt with: dead sequence to lane key."""
         self.waiters: deque[Waiter] = deque()
-        self.askers: dict[str, Waiter] = {}
+        self.askers: dict[str, list[Waiter]] = {}
+        """Those that wait for a correlation id, the first come first."""
         self.expected: dict[str, list[Entry]] = {}
         """Answers somebody asked for by correlation id: kept apart for whoever asked."""
+        self.while_asked: set[str] = set()
+        """Those of `expected` that end when their last asker waits no longer."""
         self.answered: list[str] = []
         """Correlation ids of answers that came while somebody waited for them."""
         self.limit_anew()
@@ -232,6 +236,20 @@ class Mailbox:
                 self.answered.append(correlation)
         else:
             self.ready.push(entry)
+
+    def set_apart(self, entries: list[Entry]) -> list[Entry]:
+        """Take entries that wait out of their lanes and of the ready. Returns those that are ready."""
+        swept = False
+        for entry in entries:
+            lane, entry.lane = entry.lane, None
+            if lane is not None:
+                lane.withdraw(entry)
+                self.reopen(lane)
+            elif entry.queued:
+                entry.queued, swept = 0, True
+        if swept:
+            self.ready.sweep()
+        return [entry for entry in entries if entry.state == READY]
 
     def rebuild(self) -> None:
         """Lanes and ready queues from the entries alone: after a replay, or for another schedule."""

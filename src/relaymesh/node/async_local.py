@@ -355,8 +355,10 @@ class AsyncLocalSession(InProcess):
         mailboxes: dict[int, str] = self._core.read(partial(mailboxes_of, tokens))
         return mailboxes
 
-    async def expect(self, mailbox: str, correlation_id: str, *, budget: int = 0) -> None:
-        await self._execute(Expect(mailbox, correlation_id, budget))
+    async def expect(
+        self, mailbox: str, correlation_id: str, minted: bool = False, *, budget: int = 0
+    ) -> None:
+        await self._execute(Expect(mailbox, correlation_id, budget, minted))
 
     async def unexpect(self, mailbox: str, correlation_id: str) -> None:
         await self._execute(Unexpect(mailbox, correlation_id))

@@ -20,6 +20,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, NoReturn, Protocol
 
 import msgspec
@@ -434,7 +435,7 @@ class Core:
             tickets, self._tickets = self._tickets, []
             latches, self._room_latches = self._room_latches, []
             for mailbox in self.kernel.state.mailboxes.values():
-                for waiter in [*mailbox.waiters, *mailbox.askers.values()]:
+                for waiter in [*mailbox.waiters, *chain.from_iterable(mailbox.askers.values())]:
                     if isinstance(waiter, Receiver):
                         tickets.append(waiter)
                 mailbox.waiters.clear()

@@ -247,8 +247,8 @@ class LocalSession(InProcess):
         mailboxes: dict[int, str] = self._core.read(partial(mailboxes_of, tokens))
         return mailboxes
 
-    def expect(self, mailbox: str, correlation_id: str, *, budget: int = 0) -> None:
-        self._execute(Expect(mailbox, correlation_id, budget))
+    def expect(self, mailbox: str, correlation_id: str, minted: bool = False, *, budget: int = 0) -> None:
+        self._execute(Expect(mailbox, correlation_id, budget, minted))
 
     def unexpect(self, mailbox: str, correlation_id: str) -> None:
         self._execute(Unexpect(mailbox, correlation_id))

@@ -145,15 +145,16 @@ class Agent(Inbox):
     def ask(self, to: str, content: Any, timeout: float | None = 60, **fields: Any) -> Delivery:
         """Send a question and wait for its answer, which is acked already. Raises `NoAnswer`.
 
+        The correlation id is `correlation_id`, else `id`, else a new one. Under a given one an answer that
+        is in the mailbox already is taken: a question may be asked again after a crash.
         The question ends unanswered when the time is over or when it was dead-lettered. An answer that
         comes later arrives as an ordinary message.
         """
         session = self._mesh._session
         wait_s = patience(timeout)
         to = plain_text(to, "recipient", InvalidEnvelope)
-        given = fields.pop("correlation_id", None)
-        correlation = session.new_ids(1)[0] if given is None else check_text(given, "correlation_id")
-        session.expect(self.address, correlation)
+        correlation, minted = asked_under(fields, session.new_ids)
+        session.expect(self.address, correlation, minted)
         try:
             fields = {"id": correlation, "reply_to": self.address, **fields}
             receipt = self.send(to, content, type="question", correlation_id=correlation, **fields)
@@ -204,6 +205,18 @@ def handler_name(handler: Any) -> str:
             f"{shown(handler)} has no name of its own", hint="name the subscription: mesh.on(topic, name)"
         )
     return name
+
+
+def asked_under(fields: dict[str, Any], new_ids: Callable[[int], list[str]]) -> tuple[str, bool]:
+    """The correlation id of a question, taken out of its fields, and whether it was made just now.
+
+    A question with an id of its own is asked under it: asked again, after a crash too, it has the same
+    answer.
+    """
+    given = fields.pop("correlation_id", None)
+    if given is None:
+        given = fields.get("id")
+    return (new_ids(1)[0], True) if given is None else (check_text(given, "correlation_id"), False)
 
 
 def checked_answer(answer: Any, to: str) -> None:

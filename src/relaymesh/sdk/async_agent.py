@@ -9,11 +9,10 @@ from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, LeaseLost, No
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import COUNT_MAX, RECEIVE_MAX, patience, plain_text, shown, whole
 from relaymesh.kernel.entry import Entry, Lease
-from relaymesh.sdk.agent import checked_answer, checked_handler
+from relaymesh.sdk.agent import asked_under, checked_answer, checked_handler
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import AsyncDelivery
 from relaymesh.sdk.receipt import Receipt
-from relaymesh.wire.envelope import check_text
 
 if TYPE_CHECKING:
     from relaymesh.sdk.async_mesh import AsyncMesh
@@ -100,9 +99,8 @@ class AsyncAgent(AsyncInbox):
         session = self._mesh._session
         wait_s = patience(timeout)
         to = plain_text(to, "recipient", InvalidEnvelope)
-        given = fields.pop("correlation_id", None)
-        correlation = session.new_ids(1)[0] if given is None else check_text(given, "correlation_id")
-        await session.expect(self.address, correlation)
+        correlation, minted = asked_under(fields, session.new_ids)
+        await session.expect(self.address, correlation, minted)
         try:
             fields = {"id": correlation, "reply_to": self.address, **fields}
             receipt = await self.send(to, content, type="question", correlation_id=correlation, **fields)

@@ -92,6 +92,18 @@ inside a process sends any type to anybody. Roles: {roles}.
 `urgent` counts as CRITICAL and `medium` as NORMAL.
 """
 
+QUESTIONS = """\
+## Questions and answers
+
+A question has a `correlationId`; its answer carries the same. Receive by `correlationId` to wait for the
+answer alone: the receive is given a message with that id, one that waits in the mailbox already included,
+and it goes past everything else there. While such a receive waits, no other receiver is given the answer.
+
+`expect` (`POST /v1/mailboxes/{mailbox}/expect`, or the call `expect` of a WebSocket) keeps answers apart
+from before the question is sent until `unexpect`. A restart of the node forgets it: say it again when you
+reconnect. Both look for waiting messages among the newest 10,000 of the mailbox.
+"""
+
 
 def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
@@ -148,6 +160,7 @@ def page() -> str:
             directions=after(types.__doc__, "| direction says"),
             priorities=table((level.value, level.name) for level in Priority),
         ),
+        QUESTIONS,
         "## ACK and NACK\n\n" + after(codes.__doc__, "A sender that asked"),
         "## Presence\n\n" + after(presence.__doc__, "| state"),
         "## Reliability\n\n| setting | default | what it does |\n|---|---|---|\n" + table(settings),

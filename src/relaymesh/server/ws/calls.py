@@ -69,7 +69,8 @@ async def _unsubscribe(on: Operations, given: frames.OfMailbox) -> int:
 async def _expect(on: Operations, given: frames.Correlation) -> None:
     """What is expected ends with the session at the latest."""
     mailbox = on.mailbox(given.mailbox)
-    if len(on.session.expected) >= EXPECTED_MAX:
+    renewed = (mailbox, given.correlation_id) in on.session.expected
+    if len(on.session.expected) >= EXPECTED_MAX and not renewed:
         raise RateLimited(f"{EXPECTED_MAX} answers are expected already")
     await on.served.session.expect(mailbox, given.correlation_id, budget=on.served.budget)
     on.session.expected.add((mailbox, given.correlation_id))
