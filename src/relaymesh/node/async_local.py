@@ -106,7 +106,7 @@ class _Pending:
             self.future.set_exception(type(error)(error.message))
 
 
-class _AsyncReceiver(Receiver, eq=False, kw_only=True):
+class AsyncReceiver(Receiver, eq=False, kw_only=True):
     """A receive on the loop. Deliveries that come after it was cancelled go back unburned."""
 
     future: Any = None
@@ -292,7 +292,7 @@ class AsyncLocalSession(InProcess):
         `holder`: in whose name, if not this process's; `remote`: it keeps its leases over a restart.
         """
         future: asyncio.Future[list[Lease]] = self._loop.create_future()
-        receiver = _AsyncReceiver(
+        receiver = AsyncReceiver(
             holder or self.holder, max, correlation_id, remote=remote, future=future, session=self
         )
         waits = timeout is None or timeout > 0
@@ -319,7 +319,7 @@ class AsyncLocalSession(InProcess):
         """A receive without end."""
         return await self.receive(mailbox, max, None)
 
-    def _give_up(self, mailbox: str, receiver: _AsyncReceiver) -> None:
+    def _give_up(self, mailbox: str, receiver: AsyncReceiver) -> None:
         """The time is over: an empty answer, unless deliveries are on their way already."""
         try:
             waited = self._core.submit(Forgo(mailbox, receiver)).result
@@ -328,7 +328,7 @@ class AsyncLocalSession(InProcess):
         if waited and not receiver.future.done():
             receiver.future.set_result([])
 
-    def _abandon(self, mailbox: str, receiver: _AsyncReceiver) -> None:
+    def _abandon(self, mailbox: str, receiver: AsyncReceiver) -> None:
         delivered = receiver.future.done() and not receiver.future.cancelled() and receiver.leases
         receiver.future.cancel()
         try:

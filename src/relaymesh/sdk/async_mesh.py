@@ -73,6 +73,9 @@ class AsyncMesh:
         )
         self._clock = checked_clock(clock)
         self._workers = worker_counts(workers)
+        self._begin()
+
+    def _begin(self) -> None:
         self._names = Names()
         self._tables: dict[str, FailureTable] = {}
         self._opened: AsyncSession | None = None

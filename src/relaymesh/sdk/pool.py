@@ -220,11 +220,14 @@ class WorkerPool:
                 if inspect.isawaitable(result):
                     asyncio.run(_finish(result))
         except Exception as error:
-            # The failure is recorded, logged and counted by the nack.
-            if self._mesh._session.failure is not None:
-                raise
-            if isinstance(error, (LeaseLost, Unreachable)):
-                log.warning("%s", error)
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """A handler raised this. The nack has recorded, logged and counted it."""
+        if self._mesh._session.failure is not None:
+            raise error
+        if isinstance(error, (LeaseLost, Unreachable)):
+            log.warning("%s", error)
 
     def close(self, timeout: float | None, cut_short: Callable[[], bool] = lambda: False) -> None:
         """Take no more; let handlers that run finish within the time. The others' deliveries go back.

@@ -22,12 +22,18 @@ A test of an hour of retries takes milliseconds, and always goes the same way:
             assert [(at - asked_at[0]).seconds for at in asked_at] == [0, 600, 1200]
             assert mesh.stats().mailboxes["default/coder"].acked == 1
 
+`AsyncManualMesh` is its awaited twin. With `raise_errors=True` a handler that raises, a failing `assert` for
+instance, fails the call in which it ran. pytest finds two fixtures once RelayMesh is installed: `manual_mesh`
+and `async_manual_mesh`, which have it set; `@pytest.mark.manual_mesh(raise_errors=False)` gives a test other
+arguments.
+
 `ManualMesh` promises what `Mesh` promises. With a `MemoryDisk` it also survives, or does not survive,
 whatever you do to the disk: `MemoryDisk.crash` is a power loss, a `Fault` fails a call.
 """
 
+from relaymesh.testing.async_mesh import AsyncManualMesh
 from relaymesh.testing.clock import ManualClock
 from relaymesh.testing.disk import Fault, Keep, MemoryDisk, PowerLost
 from relaymesh.testing.mesh import ManualMesh
 
-__all__ = ["Fault", "Keep", "ManualClock", "ManualMesh", "MemoryDisk", "PowerLost"]
+__all__ = ["AsyncManualMesh", "Fault", "Keep", "ManualClock", "ManualMesh", "MemoryDisk", "PowerLost"]

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-import random
 from datetime import UTC, datetime
-from pathlib import Path
 
-from relaymesh.errors import InvalidSettings
 from relaymesh.journal import Disk
-from relaymesh.kernel.bounds import SECONDS_MAX, TOKEN_MAX, real, shown, whole
+from relaymesh.kernel.bounds import SECONDS_MAX, real
 from relaymesh.kernel.timers import NEVER
 from relaymesh.node.clock import Latch
 from relaymesh.node.local import LocalSession
-from relaymesh.node.node import Node
-from relaymesh.node.settings import Durability, MeshSettings, directory
+from relaymesh.node.settings import Durability, MeshSettings
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.mesh import Mesh
-from relaymesh.sdk.place import settings_of
-from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, worker_counts
-from relaymesh.sdk.renewal import RENEW_BELOW, Renewer
+from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool, worker_counts
+from relaymesh.sdk.renewal import RENEW_BELOW, AsyncRenewer, Renewer
 from relaymesh.testing.clock import NS, ManualClock
+from relaymesh.testing.opening import manual_clock, manual_node
+from relaymesh.testing.raised import Raised
 
 WAIT_MAX_S = 86_400.0
 """How long `timeout=None` waits, in virtual time, before it is taken for a wait without end."""
@@ -32,10 +29,15 @@ class ManualMesh(Mesh):
     Where a mesh would wait, virtual time passes: `receive(timeout=5)` lets up to 5 s pass until
     something arrives, `ask` lets handlers answer, and `advance(30)` moves through every retry, lease
     and delay that falls due in 30 s. Handlers run inside these calls, one at a time, and take no time,
-    unless a handler itself calls `advance` to say how long its work takes.
+    unless a handler itself calls `advance` to say how long its work takes. A call that waits is not cut short
+    while a handler runs inside it, and a handler that waits is not joined by others.
 
     In memory by default; a `path` or a `disk` (see `MemoryDisk`) keeps a journal, `synced` unless
     `durability` says otherwise. Ids and jitter follow from `seed`. For one thread only.
+
+    `raise_errors`: what a handler raises, `Retry`, `Reject` and `Drop` excepted, is raised again by the
+    call in which the handler ran, so that a failing `assert` in a handler fails the test. The mesh has dealt
+    with the delivery by then, as it always does.
     """
 
     def __init__(
@@ -48,34 +50,17 @@ class ManualMesh(Mesh):
         clock: ManualClock | None = None,
         seed: int = 0,
         workers: tuple[int, int] = (CORE_DEFAULT, MAX_DEFAULT),
+        raise_errors: bool = False,
     ) -> None:
-        if settings is None and durability is None and path is None and disk is None:
-            durability = "memory"
-        settings = settings_of(settings, durability)
-        if path is None and disk is None and settings.durability != "memory":
-            raise InvalidSettings(
-                f"durability is {settings.durability!r}, and there is no journal to write to",
-                hint="pass a path, or a disk such as MemoryDisk()",
-            )
-        if disk is not None and not callable(getattr(disk, "make_folder", None)):
-            raise InvalidSettings(f"disk must be a disk such as MemoryDisk(), not {shown(disk)}")
         counts = worker_counts(workers)
-        if clock is not None and not isinstance(clock, ManualClock):
-            raise InvalidSettings(f"clock must be a ManualClock, not {shown(clock)}")
-        self.clock = ManualClock() if clock is None else clock
+        self._raised = Raised(raise_errors)
+        self.clock = manual_clock(clock)
         self._handling = False
-        in_memory = path is None or settings.durability == "memory"
-        place = None if in_memory else Path(directory(path, "path"))
-        self._node = Node(
-            place,
-            settings,
-            clock=_WaitingClock(self.clock, self),
-            rng=random.Random(whole(seed, "seed", -TOKEN_MAX, TOKEN_MAX)),
-            disk=disk,
-            background=False,
-        )
+        waiting = _WaitingClock(self.clock, self)
+        self._node = manual_node(path, disk, durability, settings, seed, waiting)
         session = LocalSession(self._node)
         self._start(session, counts, inline=True)
+        self._pool = _InlinePool(self, *counts, inline=True)
         self._renewing = _InlineRenewer(session)
         self._renewer = self._renewing
 
@@ -115,6 +100,7 @@ class ManualMesh(Mesh):
                 done = self._pool.drain()
             finally:
                 self._handling = False
+            self._raised.throw()
             ran += done
             if not done:
                 return ran
@@ -123,7 +109,7 @@ class ManualMesh(Mesh):
         """How long nothing will happen: until a timer of the kernel, or a renewal."""
         now = self._node.time.now()
         event: int = self._node.core.read(lambda kernel: kernel.next_event_at)
-        return max(1, min(event, self._renewing.next_at) - now) * 1_000_000
+        return max(1, min(event, next_renewal(self._renewing)) - now) * 1_000_000
 
 
 class _WaitingClock:
@@ -141,17 +127,27 @@ class _WaitingClock:
         return latch.opened
 
 
+class _InlinePool(WorkerPool):
+    """Runs handlers in the caller's thread."""
+
+    _mesh: ManualMesh
+
+    def _failed(self, error: Exception) -> None:
+        super()._failed(error)
+        self._mesh._raised.note(error)
+
+
 class _InlineRenewer(Renewer):
     """Renews when asked, at the very moment a lease needs it."""
 
     def add(self, delivery: Delivery) -> None:
         self.hold(delivery)
 
-    @property
-    def next_at(self) -> int:
-        """Mesh time of the next renewal."""
-        moments = [
-            held.delivery._lease.deadline - int(held.length_ms * RENEW_BELOW) + 1
-            for held in self._held.values()
-        ]
-        return min(moments, default=NEVER)
+
+def next_renewal(renewer: Renewer | AsyncRenewer) -> int:
+    """Mesh time of the next renewal."""
+    moments = [
+        held.delivery._lease.deadline - int(held.length_ms * RENEW_BELOW) + 1
+        for held in renewer._held.values()
+    ]
+    return min(moments, default=NEVER)

@@ -1,0 +1,106 @@
+"""Awaited calls on a node without threads. A call that must wait lets virtual time pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from relaymesh.errors import MailboxFull
+from relaymesh.kernel.commands import Command, Receive
+from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.step import Receipt, Step
+from relaymesh.node.async_local import AsyncLocalSession, AsyncReceiver, CommitThread
+from relaymesh.node.clock import Latch
+from relaymesh.node.core import Core, marks_of
+from relaymesh.node.local import ROOM_POLL_S, InProcess
+from relaymesh.node.node import Node
+
+Wait = Callable[[float | None, Callable[[], bool]], Awaitable[None]]
+"""Let time pass until so many seconds are over (None: very many), or until something holds."""
+
+
+class VirtualSession(AsyncLocalSession):
+    """`AsyncLocalSession` for one task after the other: commits at once, waits by `wait`."""
+
+    def __init__(self, node: Node, wait: Wait) -> None:
+        InProcess.__init__(self, node)  # no loop yet, and no commit thread
+        self._wait = wait
+        self._commits = _Commits(node.core)
+
+    async def _commit(self, step: Step, durable: bool = False) -> None:
+        written, synced = marks_of(step)
+        self._core.reach(written, written if durable else synced, durable=durable)
+
+    async def _passed(self, written: int, synced: int, sync_to: int) -> None:
+        self._core.reach(written, max(synced, sync_to))
+
+    async def _when_room(self, prepare: Callable[[], Command], timeout: float | None) -> list[Receipt]:
+        deadline = self.now() + (timeout or 0) * 1000
+        latch: Latch | None = None
+        while True:
+            try:
+                receipts: list[Receipt] = await self._execute(prepare())
+            except MailboxFull:
+                left = (deadline - self.now()) / 1000
+                if left <= 0:
+                    raise
+                if latch is not None:
+                    await self._wait(min(left, ROOM_POLL_S), partial(getattr, latch, "opened"))
+                latch = Latch()  # asked for before the next try, so that no room is missed
+                self._core.when_room(latch.open)
+            else:
+                return receipts
+
+    async def receive(
+        self,
+        mailbox: str,
+        max: int,
+        timeout: float | None,
+        correlation_id: str | None = None,
+        *,
+        holder: str | None = None,
+        remote: bool = False,
+    ) -> list[Lease]:
+        future: asyncio.Future[list[Lease]] = asyncio.get_running_loop().create_future()
+        receiver = AsyncReceiver(
+            holder or self.holder, max, correlation_id, remote=remote, future=future, session=self
+        )
+        waits = timeout is None or timeout > 0
+        try:
+            served: bool = await self._execute(Receive(mailbox, receiver, wait=waits))
+            if not served and not waits:
+                return []
+            await self._wait(timeout, future.done)
+            if not future.done():
+                self._give_up(mailbox, receiver)
+            return await future
+        except BaseException:
+            self._abandon(mailbox, receiver)
+            raise
+
+    def take(self, mailbox: str, max: int) -> list[Lease]:
+        """What is ready now."""
+        future: asyncio.Future[list[Lease]] = asyncio.get_running_loop().create_future()
+        receiver = AsyncReceiver(self.holder, max, future=future, session=self)
+        served = self._core.execute(Receive(mailbox, receiver, wait=False))
+        return future.result() if served else []
+
+    async def checkpoint(self) -> int | None:
+        return self.node.checkpoint()
+
+    async def close(self, *, force: bool = False) -> None:
+        self.node.close(force=force)
+
+
+class _Commits(CommitThread):
+    """Commits in the caller's thread: there is no other."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def want(self, synced: int) -> None:
+        self._core.reach(self._core.through, synced)
+
+    def close(self) -> None:
+        """There is no thread to end."""
