@@ -99,9 +99,12 @@ def documented(module: ModuleType, cls: type) -> Iterator[tuple[str, str, str, s
         yield name, kind, default, words.get(name, "one of its own" if name == "journal" else "")
 
 
-def table(rows: Iterator[tuple[str, str, str, str]]) -> list[str]:
+def table(rows: Iterator[tuple[str, str, str, str]], what: str = "setting") -> list[str]:
     cells = [(f"`{name}`", f"`{kind}`", f"`{default}`", words) for name, kind, default, words in rows]
-    lines = ["| setting | type | default | what it does |", "|---|---|---|---|"]
+    lines = [
+        f"| {what} | type | default | what it {'does' if what == 'setting' else 'is'} |",
+        "|---|---|---|---|",
+    ]
     return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
 
 
@@ -117,6 +120,31 @@ def errors_page() -> str:
             lines.append(f"| {' | '.join(row)} | {'yes' if cls.retryable else 'no'} |")
     lines += ["", f"`Empty`: {errors.Empty.__doc__} A `queue.Empty`, and no `MeshError`."]
     return "\n".join(lines) + "\n"
+
+
+def parameters(call: Callable[..., object]) -> Iterator[tuple[str, str, str, str]]:
+    """(name, type, default, words) of a function whose docstring has a `name: words` list."""
+    said = inspect.getdoc(call) or ""
+    found = dict(re.findall(r"(?m)^([a-z_]+): ((?:.+)(?:\n    .+)*)", said))
+    for name, each in inspect.signature(call).parameters.items():
+        if name != "self":
+            default = "" if each.default is inspect.Parameter.empty else repr(each.default)
+            yield name, str(each.annotation), default, one_line(found.get(name, ""))
+
+
+def summary(member: object) -> str:
+    """A docstring without its list of parameters."""
+    return one_line(re.split(r"(?m)^[a-z_]+: ", inspect.getdoc(member) or "")[0])
+
+
+def contract_table() -> list[str]:
+    lines = ["| code | raised by | retries | then | alert |", "|---|---|---|---|---|"]
+    for code, rule in contract.DEFAULT_CONTRACT.items():
+        lines.append(
+            f"| `{code}` | {RAISED_BY[code]} | {rule.retries} | {rule.exit.replace('_', ' ')} "
+            f"| {'yes' if rule.alert else 'no'} |"
+        )
+    return lines
 
 
 def sdk_page() -> str:
@@ -147,11 +175,27 @@ def section(cls: type) -> list[str]:
     lines = [f"## `{cls.__name__}`", "", textwrap.dedent(inspect.getdoc(cls) or ""), ""]
     if cls is async_mesh.AsyncMesh:
         return lines
-    rows = [(shape(name, member), one_line(inspect.getdoc(member) or "")) for name, member in members(cls)]
+    if cls is mesh.Mesh:
+        lines += ["### Arguments of `Mesh(…)`", "", *table(parameters(mesh.Mesh.__init__), "argument"), ""]
+    if cls is receipt.Receipt:
+        lines += [*table(fields_with_words(receipt, "Receipt"), "field"), ""]
+    rows = [(shape(name, member), summary(member)) for name, member in members(cls)]
     if any(words for _, words in rows):
+        lines += ["### Calls", ""] if cls in (mesh.Mesh, agent.Agent) else []
         lines += ["| | |", "|---|---|"]
         lines += [f"| `{call}` | {words} |" for call, words in rows if words]
         lines.append("")
+    if cls is agent.Agent:
+        lines += [
+            "### Fields of `send`",
+            "",
+            SEND_FIELDS,
+            "",
+            *table(parameters(agent.Agent.send), "field"),
+            "",
+        ]
+    if cls is mesh.Mesh:
+        lines += ["### The default failure contract", "", CONTRACT, "", *contract_table(), ""]
     return lines
 
 
@@ -232,6 +276,24 @@ def _numbers(docstring: str | None) -> list[int]:
     return sorted({int(number) for number in re.findall(r"(?i)\bpromise (\d+)", docstring or "")})
 
 
+SEND_FIELDS = (
+    "Also of each message of `send_many`, of `publish` and `publish_many` (without `to`), of `ask` and of"
+    " `answer`."
+)
+CONTRACT = (
+    "What happens to a delivery that failed, by the code of its error, where the mailbox's `contract` says"
+    " nothing else. Delays: 1, 2, 4 s … up to 60 s, plus up to 25 % at random. A code without a row counts as"
+    " `other`."
+)
+RAISED_BY = {
+    contract.TIMEOUT: "`TimeoutError`, `ConnectionError`, or a lease that ended without a word",
+    contract.INVALID: "`Reject`, a `ValidationError` of any library, `json.JSONDecodeError`",
+    contract.RATE_LIMITED: "an exception whose `status_code`, or whose response's, is 429",
+    contract.CONFLICT: '`nack(code="conflict")`: the work was done before',
+    contract.DUPLICATE: '`nack(code="duplicate")`: the same',
+    contract.FATAL: "`MemoryError`, `RecursionError`",
+    contract.OTHER: "everything else",
+}
 SHOWN_AS = {
     "Accepted": "APPEND",
     "Published": "APPEND",

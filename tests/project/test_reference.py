@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -9,8 +10,20 @@ import sys
 import pytest
 
 import relaymesh
-from relaymesh import errors
-from tests.project.reference import PAGES, promise_tests
+from relaymesh import AsyncMesh, Mesh, errors
+from relaymesh.kernel.contract import DEFAULT_CONTRACT
+from relaymesh.sdk import receipt
+from relaymesh.sdk.agent import Agent
+from relaymesh.sdk.delivery import Delivery
+from relaymesh.sdk.receipt import Receipt
+from tests.project.reference import (
+    PAGES,
+    fields_with_words,
+    members,
+    parameters,
+    promise_tests,
+    summary,
+)
 from tests.project.tree import ROOT
 
 
@@ -24,6 +37,32 @@ def test_every_setting_says_what_it_does() -> None:
     rows = re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", PAGES["docs/reference/settings.md"](), re.MULTILINE)
     assert len(rows) > 30
     assert [name for name, words in rows if not words.strip()] == []
+
+
+def test_every_argument_of_a_mesh_and_every_field_of_a_message_says_what_it_is() -> None:
+    described = {
+        Mesh: [(name, words) for name, _, _, words in parameters(Mesh.__init__)],
+        Agent: [(name, words) for name, _, _, words in parameters(Agent.send)],
+        Receipt: [(name, words) for name, _, _, words in fields_with_words(receipt, "Receipt")],
+        Delivery: [(name, summary(member)) for name, member in members(Delivery)],
+    }
+    for cls, rows in described.items():
+        assert len(rows) >= 6
+        assert [f"{cls.__name__}.{name}" for name, words in rows if not words] == []
+    page = PAGES["docs/reference/sdk.md"]()
+    for rows in described.values():
+        assert [name for name, _ in rows if f"`{name}" not in page] == []
+
+
+def test_both_twins_take_the_same_arguments() -> None:
+    names = [name for name, *_ in parameters(Mesh.__init__)]
+    assert list(inspect.signature(AsyncMesh).parameters) == names
+
+
+def test_the_default_contract_is_shown_row_by_row() -> None:
+    page = PAGES["docs/reference/sdk.md"]()
+    for code, rule in DEFAULT_CONTRACT.items():
+        assert re.search(rf"^\| `{code}` \| .+ \| {rule.retries} \| ", page, re.MULTILINE)
 
 
 def test_every_error_has_a_code_of_its_own_and_a_hint() -> None:

@@ -193,6 +193,19 @@ async def test_the_journal_is_for_an_admin_of_every_namespace(tmp_path: Path) ->
             assert "frames" not in answer.json()
 
 
+async def test_the_root_leads_a_stranger_to_everything_else(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        anybody = httpx.AsyncClient(transport=httpx.ASGITransport(api.app), base_url=URL)
+        async with anybody:
+            index = (await anybody.get("/")).json()
+            for name in ("docs", "openapi", "asyncapi", "health", "ready"):
+                assert (await anybody.get(index[name])).status_code == 200
+            for path in index["schemas"]:
+                assert (await anybody.get(path)).status_code == 200
+            assert index["websocket"] == "/v1/ws"
+            assert (await anybody.post("/")).status_code == 401
+
+
 # -- how the server says no -------------------------------------------------------------------
 
 

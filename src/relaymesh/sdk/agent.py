@@ -97,10 +97,29 @@ class Agent(Inbox):
         trace: str | None = None,
         extra: dict[str, Any] | None = None,
     ) -> Receipt:
-        """Send one message; see docs/reference/sdk.md for every field. Returns once it is durable.
+        """Send one message. Returns its `Receipt` once it is durable.
 
-        The same `id` to the same recipient within a day is the same message: its receipt comes back.
-        `timeout`: how many seconds to wait for room in a full mailbox before `MailboxFull`.
+        to: the name of an agent, or `namespace/name`.
+        content: any JSON value, as Python has it, or bytes. At most `payload_bytes_max` (10 MiB).
+        id: 1 to 128 printable characters; made if there is none. The same id to the same recipient within a
+            day is the same message: its receipt comes back, with `duplicate` set. With other content it is
+            `Conflict`.
+        type: a type of the protocol (docs/reference/protocol.md), or a name of your own with a dot in it.
+        priority: 1 CRITICAL, 2 HIGH, 3 NORMAL, 4 LOW, 5 BACKGROUND, or such a name. None: by type, mostly 3.
+        task: messages of one task are handled one after the other, in order.
+        key: the same for any other order; it wins over `task`.
+        delay_ms: not visible before so many milliseconds have passed. What is negative, or no number, counts
+            as 0, and the receipt notes it.
+        ttl: seconds the message may wait, from when it is due; then it is a dead letter. 0 is for ever.
+        correlation_id: the question or conversation it belongs to; an answer carries that of its question.
+        reply_to: who gets answers and notices, if not the sender.
+        requires_ack: the sender is sent an `ack` when the receiver has acked, or a `nack` when the message is
+            finally refused or dead.
+        tags: words for people and filters.
+        max_retries: retries after the first attempt. None: the mailbox's setting, else its failure contract.
+        timeout: seconds to wait for room in a full mailbox before `MailboxFull`. None: not at all.
+        trace: the W3C traceparent under which the message travels.
+        extra: fields of your own, kept beside the content and given to the receiver.
         """
         item: dict[str, Any] = {"to": to, "content": content}
         try:

@@ -42,6 +42,7 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
 
     @property
     def id(self) -> str:
+        """The id of the message: the same at every attempt."""
         return self._lease.envelope.id
 
     @property
@@ -54,10 +55,12 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
 
     @property
     def type(self) -> str:
+        """A type of the protocol, or a name of the sender's own."""
         return self._lease.envelope.type
 
     @property
     def sender(self) -> str:
+        """The address of the agent that sent it; `default/mesh` for what was published in nobody's name."""
         return self._lease.envelope.sender
 
     @property
@@ -67,26 +70,32 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
 
     @property
     def priority(self) -> int:
+        """1 CRITICAL to 5 BACKGROUND."""
         return self._lease.envelope.priority
 
     @property
     def task(self) -> str | None:
+        """The task it belongs to, if any."""
         return self._lease.envelope.task
 
     @property
     def key(self) -> str | None:
+        """Its ordering key, if any."""
         return self._lease.envelope.key
 
     @property
     def tags(self) -> tuple[str, ...]:
+        """Words for people and filters."""
         return self._lease.envelope.tags
 
     @property
     def correlation_id(self) -> str | None:
+        """The question or conversation it belongs to."""
         return self._lease.envelope.correlation_id
 
     @property
     def reply_to(self) -> str | None:
+        """Who gets answers, if not the sender."""
         return self._lease.envelope.reply_to
 
     @property
@@ -106,6 +115,7 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
 
     @property
     def token(self) -> str:
+        """The lease token: it names this attempt, and changes with each."""
         return format_token(self._lease.token)
 
     @property
@@ -115,6 +125,7 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
 
     @property
     def settled(self) -> bool:
+        """It was acked, nacked, dropped or answered: there is nothing more to settle."""
         return self._settled
 
     @property
@@ -129,6 +140,7 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
 
     @property
     def envelope(self) -> Envelope:
+        """Everything the sender gave, as the journal keeps it."""
         return self._lease.envelope
 
     def __repr__(self) -> str:

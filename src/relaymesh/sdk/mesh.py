@@ -69,10 +69,19 @@ class Mesh:
         token: str | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """`workers`: threads that run handlers, at first and at most.
+        """Opens the directory and recovers what is in it, or connects to the node.
 
-        For a URL: `token` (else `RELAYMESH_TOKEN`), `transport` (`websocket`, or `http`), and as
-        `settings` a `RemoteSettings`.
+        path: a directory, or the URL of a node. None: `RELAYMESH_URL`, else `RELAYMESH_HOME`, else
+            `~/.relaymesh`.
+        durability: when a receipt leaves: `synced` (it is on the disk), `batched` (it is written, and synced
+            within 100 ms), `memory` (nothing is kept, and there is no directory). Short for the setting of
+            that name.
+        settings: `MeshSettings` for a directory, `RemoteSettings` for a URL.
+        workers: threads that run handlers, at first and at most; for `AsyncMesh` the second is how many
+            handlers run at once.
+        clock: another clock than the machine's, for tests: see `relaymesh.testing`.
+        token: the access token, for a URL. None: `RELAYMESH_TOKEN`.
+        transport: how to speak to the node of a URL: `websocket`, the default, or `http`.
         """
         place = place_of(path, durability=durability, settings=settings, token=token, transport=transport)
         counts = worker_counts(workers)

@@ -15,7 +15,9 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     """The message is in the mesh's hands: delivered, dead-lettered with a reason, or still pending."""
 
     id: str
+    """The id of the message: the one that was given, or the one that was made for it."""
     sequence: int
+    """The event of the journal that accepted it; of a duplicate, the one that accepted the original."""
     duplicate: bool = False
     """The same id was accepted before; this is the receipt of that one."""
     targets: int = 1

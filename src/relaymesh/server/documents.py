@@ -1,4 +1,4 @@
-"""What the server says about itself: OpenAPI, AsyncAPI, the schemas, and a page to read.
+"""What the server says about itself: OpenAPI, AsyncAPI, the schemas, a page to read, and `/` to find them.
 
 None of it holds data of the mesh, so none of it needs a credential.
 """
@@ -17,6 +17,8 @@ from relaymesh.server.openapi import openapi
 from relaymesh.server.reference_page import STYLE, reference_page
 from relaymesh.server.routing import Operation
 from relaymesh.server.schemas import SCHEMA_FILES, as_text, schemas
+from relaymesh.server.version import VERSION
+from relaymesh.wire import frames
 
 HTML = b"text/html; charset=utf-8"
 SCHEMA = b"application/schema+json"
@@ -27,8 +29,24 @@ PAGE_POLICY = (
     % b64encode(sha256(STYLE.encode()).digest()),
 )
 """The page may have its own style, and nothing else."""
-PATHS = ("/openapi.json", "/asyncapi.json", "/docs", *(f"/schemas/{name}" for name in SCHEMA_FILES))
+SCHEMA_PATHS = tuple(f"/schemas/{name}" for name in SCHEMA_FILES)
+PATHS = ("/", "/openapi.json", "/asyncapi.json", "/docs", *SCHEMA_PATHS)
 """Open to everybody."""
+
+
+class Index(msgspec.Struct, frozen=True):
+    """`GET /`: where everything else is."""
+
+    name: str = "RelayMesh"
+    version: str = VERSION
+    docs: str = "/docs"
+    openapi: str = "/openapi.json"
+    asyncapi: str = "/asyncapi.json"
+    schemas: tuple[str, ...] = SCHEMA_PATHS
+    websocket: str = frames.PATH
+    health: str = "/healthz"
+    ready: str = "/readyz"
+    token: str = "every other path needs `Authorization: Bearer TOKEN`: relaymesh token create makes one"
 
 
 class Documents:
@@ -53,6 +71,7 @@ class Documents:
     def _made(self) -> dict[str, Reply]:
         document = openapi(self._operations)
         return {
+            "/": Reply(200, msgspec.json.encode(Index())),
             "/openapi.json": Reply(200, msgspec.json.encode(document)),
             "/asyncapi.json": Reply(200, msgspec.json.encode(asyncapi())),
             "/docs": Reply(200, reference_page(document).encode(), HTML, (PAGE_POLICY,)),

@@ -25,7 +25,8 @@ INTRODUCTION = """\
 
 {generated}
 
-JSON over HTTP and WebSocket. `GET /openapi.json` describes the HTTP API, `GET /asyncapi.json` the
+JSON over HTTP and WebSocket; [an agent in any language](../howto/any-language.md) has it step by step.
+`GET /` lists the documents of a node: `GET /openapi.json` describes the HTTP API, `GET /asyncapi.json` the
 WebSocket, `GET /docs` shows the first to people, `GET /schemas/envelope.schema.json` (and `message`,
 `task`, `agent`) are JSON Schemas of draft 2020-12. None of these needs a credential.
 

@@ -52,7 +52,7 @@ def references(value: Any) -> set[str]:
 @pytest.mark.parametrize("path", PATHS)
 def test_each_document_is_served(path: str) -> None:
     assert path in {row.path for row in Documents(ROUTES).routes}
-    assert len(shown(path)) > 500
+    assert len(shown(path)) > 300
 
 
 class Links(HTMLParser):
