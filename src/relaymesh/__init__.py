@@ -4,7 +4,7 @@ from relaymesh import Mesh
 
 with Mesh("data") as mesh:
     planner, coder = mesh.agent("planner"), mesh.agent("coder")
-    planner.send("coder", {"do": "bump version"}, id="bump-1.4", task="release")
+    planner.send("coder", {"do": "bump version"}, task="release")
     with coder.receive(timeout=5) as delivery:
         print(delivery.content)
 """

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -103,11 +103,13 @@ def reader_environment(home: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("document", RUN_IN, ids=lambda path: path.name)
-def test_every_block_runs(document: Path, tmp_path: Path, subtests: pytest.Subtests) -> None:
-    for block in blocks(document.read_text(encoding="utf-8"), document.name):
+def test_every_block_runs_and_runs_again(document: Path, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """A reader tries an example more than once, in the same data directory."""
+    shown = list(blocks(document.read_text(encoding="utf-8"), document.name))
+    for round, block in product(("first", "again"), shown):
         if block.not_run is not None:
             continue
-        with subtests.test(block.where):
+        with subtests.test(f"{block.where} {round}"):
             finished = subprocess.run(
                 block.command(),
                 cwd=tmp_path,
