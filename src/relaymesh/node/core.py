@@ -159,14 +159,10 @@ class Core:
                 if step.delivered is not None:
                     self._tickets.extend([_addressed(delivered) for delivered in step.delivered])
                 if step.freed and self._room_latches:
-                    latches, self._room_latches = self._room_latches, []
-                    for open_latch in latches:
-                        open_latch()
+                    self._tell_of_room()
                 next_at = self.kernel.next_event_at
                 if next_at < self.timer_at:
-                    self.timer_at = (
-                        next_at  # so that `on_due` comes before it, also if housekeeping sleeps on
-                    )
+                    self.timer_at = next_at  # so that `on_due` comes first, also if housekeeping sleeps on
                     self.on_timer()
         except BaseException:
             if self.kernel.broken:
@@ -177,6 +173,11 @@ class Core:
         if step.sent is not None:
             log_sent(step.sent)
         return step
+
+    def _tell_of_room(self) -> None:
+        latches, self._room_latches = self._room_latches, []
+        for open_latch in latches:
+            open_latch()
 
     def _stop_broken(self) -> None:
         """The kernel ended in the middle of a step. What was decided before is written; then all ends.

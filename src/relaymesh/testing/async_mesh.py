@@ -196,13 +196,13 @@ class _Turns(AsyncWorkerPool):
                 if inspect.isawaitable(result):
                     await result
         except Exception as error:
-            if self._session.failed:
+            if self._session.failure is not None:
                 raise
             self._raised.note(error)
         finally:
             _handling.reset(inside)
 
-    async def close(self, timeout: float) -> None:
+    async def close(self, timeout: float | None) -> None:
         """No handler runs beside the caller: there is nothing to wait for, however long it may take."""
         self._closing = True
 
