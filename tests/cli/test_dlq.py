@@ -93,11 +93,11 @@ def test_ids_are_redriven_at_once_and_only_once(cli: Cli) -> None:
 
 
 def test_a_redrive_may_be_edited_and_go_elsewhere(cli: Cli) -> None:
-    cli("dlq", "redrive", "dead-0", "--edit", '{"number": "zero"}', "--to", "tester")
+    row = cli.json("dlq", "redrive", "dead-0", "--edit", '{"number": "zero"}', "--to", "tester").row
     with Mesh(cli.path) as mesh:
         delivery = mesh.agent("tester").receive(timeout=5)
         assert delivery.content == {"number": "zero"}
-        assert delivery.envelope.origin == "dead-0"
+        assert (delivery.envelope.origin, delivery.id) == ("dead-0", row["redriven_as"])
     assert cli("dlq", "redrive", "dead-1", "--to", "nobody").code == 4
     assert cli("dlq", "redrive", "dead-1", "--edit", "{").code == 2
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from relaymesh.errors import Conflict, InvalidEnvelope, MailboxFull, NotFound, UnknownRecipient
-from relaymesh.kernel.commands import PurgeDeadLetters, Unsubscribe
+from relaymesh.kernel.commands import PurgeDeadLetters, Redrive, Unsubscribe
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import DeadLettered
 from tests.kernel.driver import MINUTE, SECOND, Driver, ids
@@ -124,34 +126,23 @@ def test_a_message_that_dies_again_is_another_letter_with_its_count() -> None:
 def test_an_edited_redrive_has_a_new_id_and_names_the_old_one() -> None:
     mesh = Driver()
     box = mesh.agent()
-    mesh.send(box, "old", content=b"wrong", key="k")
-    mesh.die(box, "old")
-
-    def edit(envelope: Envelope) -> Envelope:
-        return msgspec.structs.replace(envelope, id="new", content=b"right", origin=envelope.id)
-
-    mesh.redrive(*mesh.letters, edit=edit)
-    (lease,) = mesh.receive(box)
-    envelope = lease.envelope
+    mesh.send(box, "old", "other", content=b"wrong", key="k")
+    mesh.die(box, "old", "other")
+    edited = msgspec.structs.replace(mesh.letters[0].envelope, id="new", content=b"right", origin="old")
+    mesh.redrive(*mesh.letters, edited=[edited, None])
+    first, second = mesh.receive(box, 2)
+    envelope = first.envelope
     assert (envelope.id, envelope.origin, envelope.content, envelope.key) == ("new", "old", b"right", "k")
+    assert (second.envelope.id, second.envelope.content) == ("other", b"wrong"), "left as it was"
+    assert [letter.redriven_as for letter in mesh.letters] == ["new", ""]
+    mesh.restart_from_snapshot()
+    assert [letter.redriven_as for letter in mesh.letters] == ["new", ""]
 
 
-def test_an_edit_that_fails_leaves_everything_as_it_was() -> None:
-    mesh = Driver()
-    box = mesh.agent()
-    mesh.send(box, "1", "2")
-    mesh.die(box, "1", "2")
-
-    def edit(envelope: Envelope) -> Envelope:
-        if envelope.id == "2":
-            raise ZeroDivisionError("oops")
-        return envelope
-
-    with pytest.raises(InvalidEnvelope, match="oops"):
-        mesh.redrive(*mesh.letters, edit=edit)
-    assert mesh.step.records == []
-    assert [letter.status for letter in mesh.letters] == ["pending", "pending"]
-    assert mesh.redrive(*mesh.letters) != [None, None], "the kernel goes on"
+@pytest.mark.parametrize("edited", [[None], ["text", None], [b"", None], [lambda old: old] * 2])
+def test_a_redrive_takes_one_message_or_none_for_each_letter(edited: list[Any]) -> None:
+    with pytest.raises(InvalidEnvelope):
+        Redrive([("default/a", 1), ("default/a", 2)], None, edited)
 
 
 def test_a_redrive_elsewhere() -> None:
@@ -184,7 +175,9 @@ def test_the_room_a_redrive_needs_is_that_of_the_edited_message() -> None:
     mesh.send(box, "m")
     mesh.die(box, "m")
     with pytest.raises(MailboxFull):
-        mesh.redrive(*mesh.letters, edit=lambda old: msgspec.structs.replace(old, content=b"x" * 11))
+        mesh.redrive(
+            *mesh.letters, edited=[msgspec.structs.replace(mesh.letters[0].envelope, content=b"x" * 11)]
+        )
 
 
 def test_letters_stay_in_the_order_in_which_they_died() -> None:

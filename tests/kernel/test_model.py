@@ -627,7 +627,11 @@ class KernelAndModel(RuleBasedStateMachine):
         names = self.some_letters(data, count)
         id = f"edited-{len(self.records)}"
 
-        def edit(old: Envelope) -> Envelope:
+        def edit(name: tuple[str, int]) -> Envelope | None:
+            letter = self.kernel.state.letters.find(*name)
+            if letter is None:
+                return None
+            old = letter.envelope
             return msgspec.structs.replace(old, id=id, content=b"edited", origin=old.id)
 
         def edit_twin(old: Message) -> Message:
@@ -635,7 +639,7 @@ class KernelAndModel(RuleBasedStateMachine):
             return old
 
         self.perform(
-            Redrive(names, to, edit if edited else None),
+            Redrive(names, to, [edit(name) for name in names] if edited else None),
             lambda: self.model.redrive(names, to, edit_twin if edited else None),
         )
 

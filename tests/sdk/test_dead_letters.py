@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
-from relaymesh import InvalidEnvelope, InvalidSettings, MailboxFull, NotFound, UnknownRecipient
+from relaymesh import (
+    InvalidEnvelope,
+    InvalidSettings,
+    InvalidValue,
+    MailboxFull,
+    Mesh,
+    NotFound,
+    UnknownRecipient,
+)
 from tests.sdk.uniform import Uniform, World, Worlds
 
 
@@ -129,6 +139,117 @@ async def test_a_redrive_may_go_elsewhere_and_edited(worlds: Worlds) -> None:
         assert (first.content, second.content) == ({"n": 0, "fixed": True}, "replaced")
         assert first.id not in ("m0", "m1")
         assert (first.envelope.origin, second.envelope.origin) == ("m0", "m1")
+
+
+async def test_the_answer_and_the_letter_name_the_id_an_edited_message_got(worlds: Worlds) -> None:
+    async with worlds() as mesh:
+        planner, coder, tester = await crew(mesh)
+        await planner.send_many([{"to": "coder", "content": n, "id": f"m{n}"} for n in range(2)])
+        await kill(mesh, coder)
+        (edited,) = await mesh.redrive("m0", to="tester", edit="fixed")
+        (as_it_was,) = await mesh.redrive("m1", to="tester")
+        first, second = await tester.receive_many(10)
+        assert (edited.message_id, edited.redriven_as) == ("m0", first.id)
+        assert (as_it_was.message_id, as_it_was.redriven_as, second.id) == ("m1", None, "m1")
+        letters = {each.message_id: each for each in await mesh.dead_letters(status="redriven")}
+        assert (letters["m0"].redriven_as, letters["m1"].redriven_as) == (first.id, None)
+        assert letters["m0"].as_json()["redriven_as"] == first.id
+        (again,) = await mesh.redrive("m0", edit="fixed differently")
+        assert (again.sequence, again.redriven_as) == (None, first.id), "the first redrive stands"
+
+
+async def test_the_new_id_of_an_edited_message_outlives_a_restart(durable_worlds: Worlds) -> None:
+    async with durable_worlds() as mesh:
+        planner, coder, _ = await crew(mesh)
+        await planner.send_many([{"to": "coder", "content": n, "id": f"m{n}"} for n in range(2)])
+        await kill(mesh, coder)
+        before = [(await mesh.redrive("m0", edit="a"))[0].redriven_as]
+        await mesh.checkpoint()
+        before += [(await mesh.redrive("m1", edit="b"))[0].redriven_as]
+    async with durable_worlds() as mesh:
+        letters = await mesh.dead_letters(status="redriven")
+        assert [letter.redriven_as for letter in letters] == before
+
+
+async def test_an_edit_that_returns_nothing_redrives_nothing(worlds: Worlds) -> None:
+    """A function that changes the content in place and forgets to return it stores no null."""
+    async with worlds() as mesh:
+        planner, coder, _ = await crew(mesh)
+        await planner.send("coder", {"n": 0}, id="m0")
+        await kill(mesh, coder)
+
+        async def later(content: Any) -> Any:
+            return content
+
+        before = mesh.sequence
+        with pytest.raises(InvalidValue, match="returned None") as refused:
+            await mesh.redrive("m0", edit=lambda content: content.update(n=1))
+        assert "return the new content" in refused.value.hint
+        with pytest.raises(InvalidValue, match="awaitable"):
+            await mesh.redrive("m0", edit=later)
+        with pytest.raises(InvalidEnvelope):
+            await mesh.redrive("m0", edit=lambda content: object())
+        assert mesh.sequence == before
+        await mesh.redrive("m0", edit=msgspec.Raw(b"null"))
+        assert (await coder.receive(timeout=5)).content is None
+
+
+async def test_each_letter_is_edited_once_however_often_it_is_named(worlds: Worlds) -> None:
+    async with worlds() as mesh:
+        planner, coder, _ = await crew(mesh)
+        await planner.send("coder", 1, id="m")
+        await kill(mesh, coder)
+        (letter,) = await mesh.dead_letters()
+        edited: list[Any] = []
+
+        def edit(content: Any) -> Any:
+            edited.append(content)
+            return content + 1
+
+        first, second = await mesh.redrive([letter, letter], edit=edit)
+        assert (edited, second.sequence, second.redriven_as) == ([1], None, None)
+        delivery = await coder.receive(timeout=5)
+        assert (delivery.content, delivery.id) == (2, first.redriven_as)
+
+
+def test_an_edit_may_use_the_mesh_and_nobody_waits_for_it() -> None:
+    """The caller's function runs under no lock: other threads go on while it takes its time."""
+    with Mesh(durability="memory") as mesh, ThreadPoolExecutor(1) as elsewhere:
+        planner, coder = mesh.agent("planner"), mesh.agent("coder")
+        planner.send("coder", 1, id="m")
+        coder.receive(timeout=5).nack(retryable=False)
+
+        def edit(content: Any) -> Any:
+            receipt = elsewhere.submit(planner.send, "coder", "meanwhile").result(timeout=10)
+            return {"was": content, "beside": receipt.id, "pending": mesh.stats().pending}
+
+        (redriven,) = mesh.redrive("m", edit=edit)
+        beside, again = coder.receive_many(2, timeout=5)
+        assert (again.id, again.content) == (
+            redriven.redriven_as,
+            {"was": 1, "beside": beside.id, "pending": 1},
+        )
+
+
+@pytest.mark.parametrize("meanwhile", ["redrive", "purge_dead_letters"])
+def test_what_became_of_a_letter_while_it_was_edited_is_found_out(meanwhile: str) -> None:
+    with Mesh(durability="memory") as mesh:
+        planner, coder = mesh.agent("planner"), mesh.agent("coder")
+        planner.send("coder", 1, id="m")
+        coder.receive(timeout=5).nack(retryable=False)
+
+        def edit(content: Any) -> Any:
+            getattr(mesh, meanwhile)("m")
+            return "too late"
+
+        if meanwhile == "redrive":
+            (redriven,) = mesh.redrive("m", edit=edit)
+            assert (redriven.sequence, redriven.redriven_as) == (None, None)
+            assert [each.id for each in coder.receive_many(5, timeout=5)] == ["m"]
+        else:
+            with pytest.raises(NotFound):
+                mesh.redrive("m", edit=edit)
+            assert coder.receive_many(5, timeout=0) == []
 
 
 async def test_a_dry_run_tells_and_does_nothing(worlds: Worlds) -> None:

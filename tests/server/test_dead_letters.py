@@ -140,6 +140,12 @@ async def test_an_edited_letter_has_new_content_a_new_id_and_names_its_origin(tm
         assert binary["id"] not in ("a", "b", "c")
         assert base64.b64decode(binary["content"]) == b"\x00\xff"
         assert (same["id"], same["content"]) == ("c", {"id": "c"})
+        named = [each.get("redrivenAs") for each in answer.json()["redriven"]]
+        assert named == ["a-2", binary["id"], None], "each can be followed"
+        assert [each.get("redrivenAs") for each in await _letters(api, "status=redriven")] == named
+        again = await api.admin.post("/v1/dead-letters/redrive", json={"letters": [{"deadSequence": a}]})
+        [told] = again.json()["redriven"]
+        assert (told["sequence"], told["redrivenAs"]) == (None, "a-2")
 
 
 async def test_a_redrive_with_a_rate_takes_its_time(tmp_path: Path) -> None:

@@ -117,3 +117,16 @@ async def test_a_mesh_in_memory_tells_of_what_is_not_settled(tmp_path: Path, dur
         await api.send("coder", 1, id="m-1")
         [entry] = await _entries(api, "m-1")
         assert (entry["state"], entry["mailbox"]) == ("ready", "default/coder")
+
+
+async def test_an_edited_redrive_is_followed_from_the_old_id_to_the_new_one(tmp_path: Path) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        await api.send("coder", 1, id="old")
+        [delivery] = await api.receive("coder")
+        await api.settle(nacks=[{"token": delivery["token"], "reason": "no", "retryable": False}])
+        await api.admin.post("/v1/dead-letters/redrive", json={"filter": {}, "content": 2})
+        [dead] = await _entries(api, "old")
+        assert dead["state"] == "redriven"
+        [again] = await _entries(api, dead["redrivenAs"])
+        assert (again["state"], again["originId"], again["redrives"]) == ("ready", "old", 1)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from relaymesh.cli import options
@@ -188,7 +189,8 @@ def redrive(
     Ids are redriven at once. With --all or --filter the count and some samples are shown first.
     """
     call = begin(context, directory, json, url, token)
-    content = None if edit is None else parse_json(edit, "--edit")
+    if edit is not None:
+        parse_json(edit, "--edit")
     with call.mesh() as mesh:
         if to is not None:
             require_mailbox(mesh, mesh._names.agent(to, "recipient"))
@@ -196,7 +198,7 @@ def redrive(
         if not ids and not dry_run and letters:
             _show_samples(call.output, "redrive", letters)
             confirm(f"redrive {_count(letters)}?", yes=yes)
-        change = None if edit is None else lambda _: content
+        change = None if edit is None else msgspec.Raw(edit.encode())
         done: list[Redriven] = []
         try:
             for chunk in _paced(letters, rate, call.output, at_once=dry_run):
@@ -217,6 +219,7 @@ REDRIVEN = [
     Column("receiver", "text", short_address),
     Column("to", "text", short_address),
     Column("sequence", "number"),
+    Column("redriven_as", "id"),
     Column("outcome"),
 ]
 
@@ -229,6 +232,7 @@ def _print_redriven(call: Call, done: Sequence[Redriven], dry_run: bool) -> None
             "receiver": each.receiver,
             "to": each.to,
             "sequence": each.sequence,
+            "redriven_as": each.redriven_as,
             "outcome": outcome,
         }
 

@@ -29,7 +29,7 @@ from relaymesh.client.messages import (
     topic_body,
 )
 from relaymesh.client.problem import answer_of, error_of
-from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, lost
+from relaymesh.client.remote import Edited, Groups, RemoteSession, lost
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import Closed, InvalidSettings, MeshError, PayloadTooLarge, Unreachable
 from relaymesh.kernel.address import DEFAULT_NAMESPACE, name_of, namespace_of
@@ -363,25 +363,16 @@ class HttpSession(RemoteSession):
         return letters
 
     async def redrive(
-        self, letters: Sequence[tuple[str, int]], to: str | None, edit: Edit | None
+        self, letters: Sequence[tuple[str, int]], to: str | None, edited: Edited
     ) -> list[int | None]:
-        choices = [api.LetterChoice(dead_sequence=number) for _, number in letters]
-        if edit is not None:
-            choices = await self._edited(letters, edit)
+        changed = edited or [None] * len(letters)
+        choices = [_choice(number, each) for (_, number), each in zip(letters, changed, strict=True)]
         sequences: list[int | None] = []
         for start in range(0, len(choices), api.LETTERS_MAX):
             body = api.RedriveRequest(letters=choices[start : start + api.LETTERS_MAX], to=to)
             answer = await self._post("/v1/dead-letters/redrive", body, api.RedrivenAnswer)
             sequences += [each.sequence for each in answer.redriven]
         return sequences
-
-    async def _edited(self, letters: Sequence[tuple[str, int]], edit: Edit) -> list[api.LetterChoice]:
-        by_name = {(each.mailbox, each.dead_sequence): each for each in await self.dead_letters()}
-        found = [by_name[name] for name in letters if name in by_name]
-        return [
-            _choice(letter.dead_sequence, envelope)
-            for letter, envelope in zip(found, edited(found, edit), strict=True)
-        ]
 
     async def purge(self, letters: Sequence[tuple[str, int]]) -> int:
         numbers, purged = [number for _, number in letters], 0

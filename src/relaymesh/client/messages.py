@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import STATE_NAMES, Entry
@@ -104,6 +104,7 @@ def letter_of(body: DeadLetterBody) -> DeadLetter:
         body.redrives,
         [Failure(each.attempt, ms_of(each.at), each.code, each.reason, each.stack) for each in body.failures],
         body.status,
+        redriven_as="" if body.redriven_as is UNSET else body.redriven_as,
     )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 from relaymesh.client.clock import Elapsed, RemoteTime
 from relaymesh.client.held import HeldLeases
 from relaymesh.errors import LeaseLost
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
-from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import format_token
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt
@@ -19,7 +18,7 @@ from relaymesh.wire.frames import Attempt
 from relaymesh.wire.ids import IdMint
 
 Groups = Sequence[tuple[str, Sequence[Envelope]]]
-Edit = Callable[[Envelope], Envelope]
+Edited = Sequence[Envelope | None] | None
 RETURNED = frozenset({"retrying", "deferred"})
 """What a nack led to when the message goes back to its mailbox."""
 EXPIRED_SLACK_MS = 60_000
@@ -102,11 +101,6 @@ class RemoteSession:
 
 def lost(token: int) -> LeaseLost:
     return LeaseLost(f"lease {format_token(token)} is no longer held")
-
-
-def edited(letters: Sequence[DeadLetter], edit: Edit) -> list[Envelope | None]:
-    """What takes the place of each letter's message. Those redriven before are left alone."""
-    return [edit(letter.envelope) if letter.status == "pending" else None for letter in letters]
 
 
 def receipts_from(

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from relaymesh.client.remote import Edit, Groups
+from relaymesh.client.remote import Edited, Groups
 from relaymesh.errors import Closed, MeshError
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.dead_letters import DeadLetter
@@ -207,10 +207,8 @@ class ThreadedSession:
     def dead_letters(self) -> list[DeadLetter]:
         return self._run(self._session.dead_letters())
 
-    def redrive(
-        self, letters: Sequence[tuple[str, int]], to: str | None, edit: Edit | None
-    ) -> list[int | None]:
-        return self._run(self._session.redrive(letters, to, edit))
+    def redrive(self, letters: Sequence[tuple[str, int]], to: str | None, edited: Edited) -> list[int | None]:
+        return self._run(self._session.redrive(letters, to, edited))
 
     def purge(self, letters: Sequence[tuple[str, int]]) -> int:
         return self._run(self._session.purge(letters))

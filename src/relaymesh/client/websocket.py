@@ -10,7 +10,7 @@ import msgspec
 from relaymesh.client.clock import Elapsed
 from relaymesh.client.discovery import Find
 from relaymesh.client.link import Link
-from relaymesh.client.remote import Edit, Groups, RemoteSession, edited, receipts_from
+from relaymesh.client.remote import Edited, Groups, RemoteSession, receipts_from
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import InvalidEnvelope, LeaseLost, MeshError
 from relaymesh.kernel.address import name_of
@@ -257,20 +257,15 @@ class WebSocketSession(RemoteSession):
             letters += some
         return letters
 
-    async def _letters(self, names: list[tuple[str, int]]) -> list[DeadLetter]:
-        letters: list[DeadLetter] = []
-        while len(letters) < len(names):
-            some, _ = await self._page("letters", frames.Letters(names[len(letters) :]), DeadLetter)
-            letters += some
-        return letters
-
     async def redrive(
-        self, letters: Sequence[tuple[str, int]], to: str | None, edit: Edit | None
+        self, letters: Sequence[tuple[str, int]], to: str | None, edited: Edited
     ) -> list[int | None]:
         sequences: list[int | None] = []
-        for some in _batched(letters):
-            changed = None if edit is None else edited(await self._letters(some), edit)
-            sequences += await self._call("redrive", frames.Redrive(some, to, changed), list[int | None])
+        for start in range(0, len(letters), BATCH_MAX):
+            some = slice(start, start + BATCH_MAX)
+            changed = None if edited is None else list(edited[some])
+            asked = frames.Redrive(list(letters[some]), to, changed)
+            sequences += await self._call("redrive", asked, list[int | None])
         return sequences
 
     async def purge(self, letters: Sequence[tuple[str, int]]) -> int:

@@ -7,7 +7,7 @@ checked where they are built (`relaymesh.wire.envelope`); here only that they ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -320,16 +320,23 @@ class Complete(Command):
 
 
 class Redrive(Command):
-    """Put dead letters back, by (mailbox, dead sequence). Answers the new sequences; None: done before."""
+    """Put dead letters back, by (mailbox, dead sequence). Answers the new sequences; None: done before.
+
+    `edited`: for each letter the message that takes the place of its own, or None to leave it as it was.
+    """
 
     letters: Sequence[tuple[str, int]]
     to: str | None = None
-    edit: Callable[[Envelope], Envelope] | None = None
+    edited: Sequence[Envelope | None] | None = None
 
     def __post_init__(self) -> None:
         self.letters = _letters(self.letters)
         if self.to is not None:
             self.to = _address(self.to, "recipient")
+        if self.edited is not None:
+            _check_envelopes([each for each in self.edited if each is not None])
+            if len(self.edited) != len(self.letters):
+                raise InvalidEnvelope(f"{len(self.letters)} letters are named and {len(self.edited)} edited")
 
 
 class PurgeDeadLetters(Command):

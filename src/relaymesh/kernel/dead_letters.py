@@ -31,6 +31,8 @@ class DeadLetter(msgspec.Struct, array_like=True, frozen=True, gc=False):
     status: LetterStatus = "pending"
     payer: str = ""
     """To whom it is charged; empty for its sender."""
+    redriven_as: str = ""
+    """The id of the edited message that went back in its place; empty if none did."""
 
     @property
     def code(self) -> str:
@@ -158,10 +160,15 @@ class DeadLetters:
                 size -= letter.size
         return found
 
-    def mark_redriven(self, letter: DeadLetter) -> None:
-        """A redriven letter stays, at its place, so that redriving it again finds it done."""
+    def mark_redriven(self, letter: DeadLetter, id: str) -> None:
+        """A redriven letter stays, at its place, so that redriving it again finds it done.
+
+        `id`: under which its message went back.
+        """
         self.count -= letter.status == "pending"
-        redriven = msgspec.structs.replace(letter, status="redriven")
+        redriven = msgspec.structs.replace(
+            letter, status="redriven", redriven_as="" if id == letter.envelope.id else id
+        )
         shelf = self._by_mailbox[letter.mailbox]
         shelf.letters[letter.dead_sequence] = redriven
         shelf.count(letter, -1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaymesh.errors import InvalidEnvelope, MailboxFull, MeshError, NotFound
+from relaymesh.errors import MailboxFull, NotFound
 from relaymesh.kernel.commands import PurgeDeadLetters, Redrive
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.decision import Decision
@@ -20,7 +20,8 @@ def redrive(decision: Decision, command: Redrive) -> list[int | None]:
     """
     pending = {name: _letter(decision, *name) for name in dict.fromkeys(command.letters)}
     pending = {name: letter for name, letter in pending.items() if letter.status == "pending"}
-    envelopes = {name: _edited(command, letter.envelope) for name, letter in pending.items()}
+    edited = _edited(command)
+    envelopes = {name: _message(letter, edited.get(name)) for name, letter in pending.items()}
     _require_room(decision, command.to, envelopes)
     sequences: list[int | None] = []
     for name in command.letters:
@@ -39,16 +40,18 @@ def redrive(decision: Decision, command: Redrive) -> list[int | None]:
     return sequences
 
 
-def _edited(command: Redrive, envelope: Envelope) -> Envelope:
-    """Before anything is emitted: the caller's function may fail."""
-    if command.edit is None:
-        return envelope
-    try:
-        return command.edit(envelope)
-    except MeshError:
-        raise
-    except Exception as error:
-        raise InvalidEnvelope(f"editing {envelope.id!r} failed: {error!r}; nothing was redriven") from error
+def _edited(command: Redrive) -> dict[tuple[str, int], Envelope | None]:
+    """The edited message of each letter. Of a letter that is named twice the first counts."""
+    edited: dict[tuple[str, int], Envelope | None] = {}
+    if command.edited is not None:
+        for name, envelope in zip(command.letters, command.edited, strict=True):
+            edited.setdefault(name, envelope)
+    return edited
+
+
+def _message(letter: DeadLetter, edited: Envelope | None) -> Envelope:
+    """The message that goes back: the letter's own, or the edited one."""
+    return letter.envelope if edited is None else edited
 
 
 def _require_room(decision: Decision, to: str | None, envelopes: dict[tuple[str, int], Envelope]) -> None:

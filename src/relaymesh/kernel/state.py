@@ -228,7 +228,7 @@ class State:
     def _redriven(self, record: Redriven) -> int:
         letter = self.letters.find(record.source, record.dead_sequence)
         assert letter is not None, "a redrive names a dead letter that is there"
-        self.letters.mark_redriven(letter)
+        self.letters.mark_redriven(letter, record.envelope.id)
         at = record.at
         entry = Entry(record.envelope, self.sequence, at, at, at, self.sequence, record.envelope.priority)
         entry.redrives = letter.redrives + 1

@@ -418,9 +418,9 @@ class AsyncLocalSession(InProcess):
         self,
         letters: Sequence[tuple[str, int]],
         to: str | None,
-        edit: Callable[[Envelope], Envelope] | None,
+        edited: Sequence[Envelope | None] | None,
     ) -> list[int | None]:
-        sequences: list[int | None] = await self._execute(Redrive(letters, to, edit))
+        sequences: list[int | None] = await self._execute(Redrive(letters, to, edited))
         return sequences
 
     async def purge(self, letters: Sequence[tuple[str, int]]) -> int:

@@ -301,9 +301,9 @@ class LocalSession(InProcess):
         self,
         letters: Sequence[tuple[str, int]],
         to: str | None,
-        edit: Callable[[Envelope], Envelope] | None,
+        edited: Sequence[Envelope | None] | None,
     ) -> list[int | None]:
-        sequences: list[int | None] = self._execute(Redrive(letters, to, edit))
+        sequences: list[int | None] = self._execute(Redrive(letters, to, edited))
         return sequences
 
     def purge(self, letters: Sequence[tuple[str, int]]) -> int:

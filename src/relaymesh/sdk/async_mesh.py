@@ -20,7 +20,7 @@ from relaymesh.sdk.async_agent import AsyncAgent, AsyncHandler, AsyncSubscriptio
 from relaymesh.sdk.async_pool import AsyncWorkerPool
 from relaymesh.sdk.compose import chosen_ids, compose_all
 from relaymesh.sdk.delivery import AsyncDelivery, checked_deliveries, mark_settled
-from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, redriven, select
+from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, edited_messages, redriven, select
 from relaymesh.sdk.mesh import (
     HANDLERS_STOP_S,
     MESH_SENDER,
@@ -233,10 +233,11 @@ class AsyncMesh:
         letters = choose(await self._session.dead_letters(), which, filters)
         target = None if to is None else self._names.agent(to, "recipient")
         sequences: list[int | None] = [None] * len(letters)
+        edited = None
         if not dry_run and letters:
-            change = editing(edit, self._session.new_ids, self._limit)
-            sequences = await self._session.redrive([letter.key for letter in letters], target, change)
-        return redriven(letters, target, sequences)
+            edited = edited_messages(letters, edit, self._session.new_ids, self._limit)
+            sequences = await self._session.redrive([letter.key for letter in letters], target, edited)
+        return redriven(letters, target, sequences, edited)
 
     async def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
         """Remove dead letters for good. Answers how many."""

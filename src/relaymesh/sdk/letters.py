@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -99,6 +100,11 @@ class DeadLetter(msgspec.Struct, frozen=True):
         return self.letter.status
 
     @property
+    def redriven_as(self) -> str | None:
+        """The id of the edited message that went back in its place; None if none did."""
+        return self.letter.redriven_as or None
+
+    @property
     def key(self) -> tuple[str, int]:
         return self.letter.mailbox, self.letter.dead_sequence
 
@@ -119,6 +125,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
             "dead_sequence": self.dead_sequence,
             "failed_at": iso(letter.at),
             "status": self.status,
+            "redriven_as": self.redriven_as,
             "failures": [
                 {
                     "attempt": f.attempt,
@@ -142,6 +149,8 @@ class Redriven(msgspec.Struct, frozen=True):
     receiver: str
     to: str
     sequence: int | None
+    redriven_as: str | None = None
+    """The new id of an edited message, now or when it was redriven before; None: it keeps `message_id`."""
 
 
 Which = str | DeadLetter | Iterable[str | DeadLetter] | None
@@ -231,40 +240,77 @@ def _named(which: Any) -> list[str | DeadLetter]:
     return [item if isinstance(item, DeadLetter) else plain_text(item, "which") for item in items]
 
 
-def editing(
-    edit: Any, new_ids: Callable[[int], list[str]], limit: int
-) -> Callable[[Envelope], Envelope] | None:
-    """`edit` is a function from content to content, or the new content itself."""
+def edited_messages(
+    letters: Sequence[DeadLetter], edit: Any, new_ids: Callable[[int], list[str]], limit: int
+) -> list[Envelope | None] | None:
+    """The message that takes the place of each letter's own, under a new id; None where it is not edited.
+
+    `edit` is a function from content to content, or the new content itself. The function runs here, in the
+    caller's thread and under no lock: it may use the mesh and take its time. What became of a letter
+    meanwhile is found out by the redrive.
+    """
     if edit is None:
         return None
-
-    def apply(envelope: Envelope) -> Envelope:
-        data, encoding = encode_content(_edited(edit, envelope), limit)
-        return msgspec.structs.replace(
-            envelope,
-            id=new_ids(1)[0],
-            content=data,
-            encoding=encoding,
-            origin=envelope.origin or envelope.id,
-        )
-
-    return apply
+    edited: list[Envelope | None] = []
+    seen: set[tuple[str, int]] = set()
+    for letter in letters:
+        again = letter.status != "pending" or letter.key in seen
+        seen.add(letter.key)
+        edited.append(None if again else _edited_message(letter.envelope, edit, new_ids, limit))
+    return edited
 
 
-def _edited(edit: Any, envelope: Envelope) -> Any:
+def _edited_message(
+    envelope: Envelope, edit: Any, new_ids: Callable[[int], list[str]], limit: int
+) -> Envelope:
+    data, encoding = encode_content(_edited_content(edit, envelope), limit)
+    return msgspec.structs.replace(
+        envelope,
+        id=new_ids(1)[0],
+        content=data,
+        encoding=encoding,
+        origin=envelope.origin or envelope.id,
+    )
+
+
+def _edited_content(edit: Any, envelope: Envelope) -> Any:
     if not callable(edit):
         return edit
     try:
-        return edit(decode_content(envelope.content, envelope.encoding))
+        content = edit(decode_content(envelope.content, envelope.encoding))
     except Exception as error:
         raise InvalidEnvelope(f"editing {envelope.id!r} failed: {error!r}; nothing was redriven") from error
+    if content is None:
+        raise InvalidValue(
+            f"edit returned None for {envelope.id!r}; nothing was redriven",
+            hint="return the new content; for JSON null give edit=msgspec.Raw(b'null')",
+        )
+    if inspect.isawaitable(content):
+        if inspect.iscoroutine(content):
+            content.close()
+        raise InvalidValue(
+            f"edit returned an awaitable for {envelope.id!r}; nothing was redriven",
+            hint="edit must be a plain function that returns the new content",
+        )
+    return content
 
 
 def redriven(
-    letters: Sequence[DeadLetter], target: str | None, sequences: Sequence[int | None]
+    letters: Sequence[DeadLetter],
+    target: str | None,
+    sequences: Sequence[int | None],
+    edited: Sequence[Envelope | None] | None,
 ) -> list[Redriven]:
-    """What became of each letter: where it went, and under which sequence."""
+    """What became of each letter: where it went, and under which sequence and id."""
     return [
-        Redriven(letter.message_id, letter.receiver, target or letter.receiver, sequence)
-        for letter, sequence in zip(letters, sequences, strict=True)
+        Redriven(
+            letter.message_id,
+            letter.receiver,
+            target or letter.receiver,
+            sequence,
+            letter.redriven_as if sequence is None or envelope is None else envelope.id,
+        )
+        for letter, sequence, envelope in zip(
+            letters, sequences, edited or [None] * len(letters), strict=True
+        )
     ]

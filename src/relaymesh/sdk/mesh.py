@@ -20,7 +20,7 @@ from relaymesh.node.settings import Durability
 from relaymesh.sdk.agent import Agent, Handler, Subscription, handler_name
 from relaymesh.sdk.compose import chosen_ids, compose_all
 from relaymesh.sdk.delivery import Delivery, checked_deliveries, mark_settled
-from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, editing, redriven, select
+from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, edited_messages, redriven, select
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_session
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
@@ -199,16 +199,19 @@ class Mesh:
         """Send dead letters back to where they died, or to agent `to`. Doing it twice is doing it once.
 
         `which`: an id, a `DeadLetter`, or several; else a filter as for `dead_letters`. `edit`: a function
-        from content to content, or the new content; an edited message gets a new id and names its origin.
+        from content to content, or the new content; an edited message gets a new id, which the answer names
+        in `redriven_as`, and names its origin. The function runs in the calling thread before anything is
+        redriven, and may use the mesh; if it fails or returns None, nothing is redriven.
         """
         flag(dry_run, "dry_run")
         letters = choose(self._session.dead_letters(), which, filters)
         target = None if to is None else self._names.agent(to, "recipient")
         sequences: list[int | None] = [None] * len(letters)
+        edited = None
         if not dry_run and letters:
-            change = editing(edit, self._session.new_ids, self._limit)
-            sequences = self._session.redrive([letter.key for letter in letters], target, change)
-        return redriven(letters, target, sequences)
+            edited = edited_messages(letters, edit, self._session.new_ids, self._limit)
+            sequences = self._session.redrive([letter.key for letter in letters], target, edited)
+        return redriven(letters, target, sequences, edited)
 
     def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
         """Remove dead letters for good. Answers how many."""

@@ -21,7 +21,8 @@ from relaymesh.wire.stats import MeshStats
 
 Groups = Sequence[tuple[str, Sequence[Envelope]]]
 """Messages by recipient."""
-Edit = Callable[[Envelope], Envelope]
+Edited = Sequence[Envelope | None] | None
+"""For each dead letter the message that takes the place of its own; None leaves it as it was."""
 Arrival = Callable[[list[Lease], MeshError | None], None]
 """Called once, by whoever has the deliveries: it only takes note, and never works."""
 
@@ -110,7 +111,7 @@ class Session(Described, Protocol):
     def dead_letters(self) -> list[DeadLetter]: ...
 
     def redrive(
-        self, letters: Sequence[tuple[str, int]], to: str | None, edit: Edit | None
+        self, letters: Sequence[tuple[str, int]], to: str | None, edited: Edited
     ) -> list[int | None]: ...
 
     def purge(self, letters: Sequence[tuple[str, int]]) -> int: ...
@@ -178,7 +179,7 @@ class AsyncSession(Described, Protocol):
     async def dead_letters(self) -> list[DeadLetter]: ...
 
     async def redrive(
-        self, letters: Sequence[tuple[str, int]], to: str | None, edit: Edit | None
+        self, letters: Sequence[tuple[str, int]], to: str | None, edited: Edited
     ) -> list[int | None]: ...
 
     async def purge(self, letters: Sequence[tuple[str, int]]) -> int: ...

@@ -335,7 +335,7 @@ class Letters(Arguments):
 
 
 class Redrive(Arguments):
-    """`edited`: what takes the place of each letter's message, in the same order."""
+    """`edited`: what takes the place of each letter's message, in this order; null leaves it as it was."""
 
     letters: Annotated[list[tuple[str, int]], _Few]
     to: str | None = None

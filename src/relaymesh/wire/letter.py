@@ -32,6 +32,7 @@ def letter_body(letter: DeadLetter) -> DeadLetterBody:
         message=msgspec.Raw(
             message_json(letter.envelope, letter.mailbox, letter.accepted_at, max(0, letter.attempts - 1))
         ),
+        redriven_as=letter.redriven_as or msgspec.UNSET,
     )
 
 

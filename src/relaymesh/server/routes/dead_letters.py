@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import binascii
 from base64 import b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from relaymesh.errors import InvalidEnvelope, InvalidSettings, NotFound
 from relaymesh.kernel.dead_letters import DeadLetter as Letter
@@ -80,11 +80,11 @@ async def redrive(exchange: Exchange) -> RedrivenAnswer:
     request = await exchange.decode(RedriveRequest)
     target = None if request.to is None else principal.address(request.to, "to")
     chosen = _chosen(await _visible(exchange), request.letters, request.filter)
-    edits = [_edit(served, choice, request.content) for _, choice in chosen]
+    edited = [_edited(served, letter, choice, request.content) for letter, choice in chosen]
     letters = [letter for letter, _ in chosen]
     sequences: list[int | None] = [None] * len(letters)
     if not request.dry_run:
-        await _redrive_paced(served, letters, edits, target, request.rate_per_s, sequences)
+        await _redrive_paced(served, letters, edited, target, request.rate_per_s, sequences)
     return RedrivenAnswer(
         redriven=[
             RedrivenBody(
@@ -93,8 +93,9 @@ async def redrive(exchange: Exchange) -> RedrivenAnswer:
                 receiver=letter.mailbox,
                 to=target or letter.mailbox,
                 sequence=sequence,
+                redriven_as=_name(letter.redriven_as if sequence is None or new is None else new.id),
             )
-            for letter, sequence in zip(letters, sequences, strict=True)
+            for letter, sequence, new in zip(letters, sequences, edited, strict=True)
         ],
         dry_run=request.dry_run,
     )
@@ -177,11 +178,9 @@ def _chosen(
 
 # -- sending back -----------------------------------------------------------------------------
 
-Edit = Callable[[Envelope], Envelope]
 
-
-def _edit(served: Served, choice: LetterChoice, for_all: Any) -> Edit | None:
-    """How this letter is changed: by its own new content, by the one for all, or not at all."""
+def _edited(served: Served, letter: Letter, choice: LetterChoice, for_all: Any) -> Envelope | None:
+    """The letter's message with its own new content, or the one for all; None leaves it as it was."""
     content = choice.content if choice.content is not UNSET else for_all
     if choice.content_base64 is not UNSET:
         if choice.content is not UNSET:
@@ -196,17 +195,18 @@ def _edit(served: Served, choice: LetterChoice, for_all: Any) -> Edit | None:
     limit = served.session.payload_bytes_max
     checked = check_json(data, limit) if encoding == Encoding.JSON else data
     given = None if choice.id is UNSET else check_id(choice.id)
+    old = letter.envelope
+    return msgspec.structs.replace(
+        old,
+        id=given or served.session.new_ids(1)[0],
+        content=checked,
+        encoding=encoding,
+        origin=old.origin or old.id,
+    )
 
-    def edit(envelope: Envelope) -> Envelope:
-        return msgspec.structs.replace(
-            envelope,
-            id=given or served.session.new_ids(1)[0],
-            content=checked,
-            encoding=encoding,
-            origin=envelope.origin or envelope.id,
-        )
 
-    return edit
+def _name(id: str) -> str | UnsetType:
+    return id or UNSET
 
 
 def _decoded(text: str) -> bytes:
@@ -219,7 +219,7 @@ def _decoded(text: str) -> bytes:
 async def _redrive_paced(
     served: Served,
     letters: Sequence[Letter],
-    edits: Sequence[Edit | None],
+    edited: Sequence[Envelope | None],
     target: str | None,
     rate_per_s: float,
     sequences: list[int | None],
@@ -236,27 +236,6 @@ async def _redrive_paced(
     for start in range(0, len(letters), size):
         if rate_per_s:
             await asyncio.sleep(max(0.0, began + start / rate_per_s - loop.time()))
-        piece = range(start, min(start + size, len(letters)))
-        unedited = [i for i in piece if edits[i] is None]
-        await _redrive(served, letters, unedited, target, None, sequences)
-        for i in piece:
-            if edits[i] is not None:
-                await _redrive(served, letters, [i], target, edits[i], sequences)
-
-
-async def _redrive(
-    served: Served,
-    letters: Sequence[Letter],
-    which: Sequence[int],
-    target: str | None,
-    edit: Edit | None,
-    sequences: list[int | None],
-) -> None:
-    if not which:
-        return
-    keys = [(letters[i].mailbox, letters[i].dead_sequence) for i in which]
-    for i, sequence in zip(which, await served.session.redrive(keys, target, edit), strict=True):
-        sequences[i] = sequence
-
-
-# -- as the wire shows them -------------------------------------------------------------------
+        piece = slice(start, start + size)
+        keys = [(letter.mailbox, letter.dead_sequence) for letter in letters[piece]]
+        sequences[piece] = await served.session.redrive(keys, target, edited[piece])

@@ -57,10 +57,18 @@ def _from_store(served: Served, views: Views, message_id: str) -> list[StoryEntr
     node = served.node
     node.catch_up(CATCH_UP_S)
     rows = views.message(message_id)
-    alive = node.core.read(lambda kernel: [_alive(kernel, row.mailbox, row.sequence) for row in rows])
+    letters = [_letter(views, row) for row in rows]
+
+    def look(kernel: Kernel) -> list[tuple[_Alive | None, str]]:
+        return [
+            (_alive(kernel, row.mailbox, row.sequence), _redriven_as(kernel, letter))
+            for row, letter in zip(rows, letters, strict=True)
+        ]
+
+    seen = node.core.read(look)
     return [
-        _settled(row, _letter(views, row)) if entry is None else _stay(row, entry)
-        for row, entry in zip(rows, alive, strict=True)
+        _settled(row, letter, redriven_as) if entry is None else _stay(row, entry)
+        for row, letter, (entry, redriven_as) in zip(rows, letters, seen, strict=True)
     ]
 
 
@@ -68,6 +76,12 @@ def _letter(views: Views, row: MessageRow) -> LetterRow | None:
     if row.state not in ("dead", "redriven"):
         return None
     return next((letter for letter in views.dead_letters_of(row) if letter.sequence == row.sequence), None)
+
+
+def _redriven_as(kernel: Kernel, letter: LetterRow | None) -> str:
+    """The id of the edited message that went back in a letter's place; empty if none did."""
+    kept = None if letter is None else kernel.state.letters.find(letter.mailbox, letter.dead_sequence)
+    return "" if kept is None else kept.redriven_as
 
 
 class _Alive(msgspec.Struct, frozen=True):
@@ -81,6 +95,7 @@ class _Alive(msgspec.Struct, frozen=True):
     holder: str | None
     token: int
     deadline: int
+    origin: str | None
 
 
 def _alive(kernel: Kernel, mailbox: str, sequence: int) -> _Alive | None:
@@ -100,6 +115,7 @@ def _seen(entry: Entry) -> _Alive:
         holder=None if lease is None else lease.grant.holder,
         token=0 if lease is None else lease.token,
         deadline=0 if lease is None else lease.deadline,
+        origin=entry.envelope.origin,
     )
 
 
@@ -137,10 +153,11 @@ def _stay(row: MessageRow, alive: _Alive) -> StoryEntry:
         lease_token=UNSET if alive.holder is None else format_token(alive.token),
         lease_deadline=UNSET if alive.holder is None else iso(alive.deadline),
         failures=[failure_body(each) for each in alive.failures],
+        origin_id=alive.origin or UNSET,
     )
 
 
-def _settled(row: MessageRow, letter: LetterRow | None) -> StoryEntry:
+def _settled(row: MessageRow, letter: LetterRow | None, redriven_as: str) -> StoryEntry:
     told = _told(row, "ready" if row.state == "pending" else row.state)  # settled since the store was asked
     if letter is None:
         return told
@@ -148,6 +165,7 @@ def _settled(row: MessageRow, letter: LetterRow | None) -> StoryEntry:
         told,
         dead_sequence=letter.dead_sequence,
         dead_reason=UNSET if letter.reason is None else letter.reason,
+        redriven_as=redriven_as or UNSET,
         failures=_told_failures(letter.failures),
     )
 

@@ -159,37 +159,34 @@ async def _named(on: Operations, names: Sequence[tuple[str, int]]) -> list[DeadL
 async def _redrive(on: Operations, given: frames.Redrive) -> list[int | None]:
     letters = await _named(on, given.letters)
     to = None if given.to is None else on.principal.address(given.to, "recipient")
-    edit = None if given.edited is None else _edits(on, letters, given.edited)
-    return await on.served.session.redrive(given.letters, to, edit)
+    edited = None if given.edited is None else _edited(on, letters, given.edited)
+    return await on.served.session.redrive(given.letters, to, edited)
 
 
-def _edits(
+def _edited(
     on: Operations, letters: list[DeadLetter], edited: Sequence[Envelope | None]
-) -> Callable[[Envelope], Envelope]:
+) -> list[Envelope | None]:
     """What the client made of each letter's message: its content and id; the rest stays as it was."""
     if len(edited) != len(letters):
         raise InvalidEnvelope(f"{len(letters)} letters are named and {len(edited)} edited")
-    made: dict[int, Envelope] = {}
+    made: list[Envelope | None] = []
     for letter, envelope in zip(letters, edited, strict=True):
-        if envelope is not None:
-            # Only its content and its id are taken: the old message's own fields need not be sound today.
-            check_envelope(msgspec.structs.replace(envelope, extra=None), on.served.session.payload_bytes_max)
-            old = letter.envelope
-            made[id(old)] = msgspec.structs.replace(
+        if envelope is None:
+            made.append(None)
+            continue
+        # Only its content and its id are taken: the old message's own fields need not be sound today.
+        check_envelope(msgspec.structs.replace(envelope, extra=None), on.served.session.payload_bytes_max)
+        old = letter.envelope
+        made.append(
+            msgspec.structs.replace(
                 old,
                 id=envelope.id,
                 content=envelope.content,
                 encoding=envelope.encoding,
                 origin=old.origin or old.id,
             )
-
-    def edit(envelope: Envelope) -> Envelope:
-        new = made.get(id(envelope))
-        if new is None:
-            raise InvalidEnvelope(f"there is no edited message for {envelope.id!r}; nothing was redriven")
-        return new
-
-    return edit
+        )
+    return made
 
 
 async def _purge(on: Operations, given: frames.Letters) -> int:

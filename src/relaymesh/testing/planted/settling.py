@@ -10,7 +10,7 @@ import msgspec
 
 from relaymesh.errors import MailboxFull
 from relaymesh.kernel import lifecycle, redrive, settlement
-from relaymesh.kernel.commands import Ack, Extend, Redrive, Settle
+from relaymesh.kernel.commands import Ack, Extend, Settle
 from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import Entry, Lease
@@ -198,15 +198,15 @@ def completion_forgotten(original: Original, state: State, record: Completed) ->
 
 
 @plant(
-    at(redrive, "_edited"),
+    at(redrive, "_message"),
     broken="a redriven message comes back without its own priority, TTL and retries",
     like="pg-boss #874: a redriven message lost its settings",
 )
-def redrive_loses_settings(original: Original, command: Redrive, envelope: Envelope) -> Envelope:
-    edited: Envelope = original(command, envelope)
-    return msgspec.structs.replace(edited, priority=3, ttl_ms=3_600_000, max_retries=None)
+def redrive_loses_settings(original: Original, letter: DeadLetter, edited: Envelope | None) -> Envelope:
+    message: Envelope = original(letter, edited)
+    return msgspec.structs.replace(message, priority=3, ttl_ms=3_600_000, max_retries=None)
 
 
 @plant(at(DeadLetters, "mark_redriven"), broken="a dead letter can be redriven again and again")
-def redriven_again(original: Original, letters: DeadLetters, letter: DeadLetter) -> None:
+def redriven_again(original: Original, letters: DeadLetters, letter: DeadLetter, id: str) -> None:
     pass

@@ -83,6 +83,10 @@ class RedrivenBody(Answer, frozen=True):
     sequence: Annotated[
         int | None, Meta(description="Its new entry; null in a dry run, or when it was redriven before.")
     ]
+    redriven_as: (
+        Annotated[str, Meta(description="The new id of an edited message, also when it was redriven before.")]
+        | UnsetType
+    ) = UNSET
 
 
 class RedrivenAnswer(Answer, frozen=True):
@@ -123,6 +127,9 @@ class DeadLetterBody(Answer, frozen=True):
     status: Literal["pending", "redriven"]
     failures: list[FailureBody]
     message: Message
+    redriven_as: (
+        Annotated[str, Meta(description="Id of the edited message that went back in its place.")] | UnsetType
+    ) = UNSET
 
 
 class DeadLettersAnswer(Answer, frozen=True):

@@ -43,6 +43,13 @@ class StoryEntry(Answer, frozen=True):
     lease_deadline: Time | UnsetType = UNSET
     dead_sequence: Annotated[int, Meta(description="Names its dead letter.")] | UnsetType = UNSET
     dead_reason: str | UnsetType = UNSET
+    redriven_as: (
+        Annotated[str, Meta(description="Id of the edited message that went back in its place.")] | UnsetType
+    ) = UNSET
+    origin_id: (
+        Annotated[str, Meta(description="Id of the message it was edited from; while it is not settled.")]
+        | UnsetType
+    ) = UNSET
     failures: Annotated[list[FailureBody], Meta(description="Failed attempts, oldest first.")] = field(
         default_factory=list
     )
