@@ -61,6 +61,20 @@ def test_deliveries_on_their_way_in_a_kill_come_again_unburned(tmp_path: Path) -
                 mesh.close()
 
 
+def test_after_a_restart_the_deadline_is_what_the_new_node_answers(tmp_path: Path) -> None:
+    """Promise 6: it gives one full lease, whatever the one before had promised."""
+    with ServerThread(tmp_path / "mesh") as server:
+        token = server.token()
+        with Mesh(server.url, token=token, settings=PATIENT) as mesh:
+            coder = mesh.agent("coder")
+            coder.send("coder", 1)
+            delivery = coder.receive(timeout=30)
+            promised = delivery.extend(3_600_000)
+            with server.again(force=True):
+                assert delivery.extend(60_000) == delivery.deadline < promised
+                mesh.close()
+
+
 @pytest.mark.slow
 def test_kills_under_load_lose_nothing_that_was_receipted(node: list[NodeProcess]) -> None:
     """Senders and a handler over WebSocket; the node is killed in full flight, again and again."""

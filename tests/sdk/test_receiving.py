@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import queue
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -253,6 +256,67 @@ async def test_a_settle_with_a_stale_token_is_refused(worlds: Worlds) -> None:
         assert stale.lost
         await fresh.ack()
         assert (await mesh.stats()).mailboxes["default/coder"].acked == 1
+
+
+def interrupt(session: Any, name: str, once: Callable[[], Any]) -> None:
+    """Between the next answer of this call and its caller something else happens, as threads do it."""
+    original = getattr(session, name)
+
+    async def awaited(*given: Any) -> Any:
+        setattr(session, name, original)
+        answer = await original(*given)
+        await once()
+        return answer
+
+    def plain(*given: Any) -> Any:
+        setattr(session, name, original)
+        answer = original(*given)
+        once()
+        return answer
+
+    setattr(session, name, awaited if inspect.iscoroutinefunction(original) else plain)
+
+
+async def test_an_extend_that_is_answered_late_moves_no_deadline_back(worlds: Worlds) -> None:
+    """Promise 6: the node alone says when a lease ends, and it does end then."""
+    async with worlds() as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        await planner.send("coder", 1)
+        delivery = await coder.receive(timeout=5)
+        granted = delivery.deadline
+        interrupt(mesh.inner._session, "extend", lambda: delivery.inner.extend(120_000))
+        assert await delivery.extend(40_000) == delivery.deadline == granted + timedelta(seconds=90)
+        assert await delivery.extend(1) == delivery.deadline == granted + timedelta(seconds=90)
+        await mesh.pass_time(119)
+        assert await coder.receive_many(1, timeout=0) == []
+        await mesh.pass_time(10)
+        again = await coder.receive(timeout=5)
+        assert again.attempt == 2
+
+
+async def test_a_renewal_that_is_answered_late_moves_no_deadline_back(worlds: Worlds) -> None:
+    async with worlds() as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        await planner.send("coder", 1)
+        async with await coder.receive(timeout=5) as delivery:
+            granted = delivery.deadline
+            interrupt(mesh.inner._session, "extend_all", lambda: delivery.inner.extend(120_000))
+            await mesh.pass_time(20)
+            assert delivery.deadline > granted + timedelta(seconds=90)
+
+
+async def test_a_lease_is_held_as_long_as_it_was_extended_last(worlds: Worlds) -> None:
+    """Also by a client far away, which forgets leases that ended."""
+    async with worlds() as mesh:
+        planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
+        await planner.send("coder", 1)
+        delivery = await coder.receive(timeout=5)
+        await delivery.extend(600_000)
+        await mesh.pass_time(300)
+        await planner.send("coder", 2)
+        await (await coder.receive(timeout=5)).ack()
+        assert delivery.inner._held
+        await delivery.ack()
 
 
 async def test_extend_holds_the_lease_and_writes_nothing(worlds: Worlds) -> None:

@@ -82,6 +82,24 @@ class HeldLeases:
         """Leases that ended before this time: their holder forgot them."""
         self.drop([token for token, lease in self._leases.items() if lease.deadline < before])
 
+    def deadlines(self, extends: Sequence[tuple[int, int]]) -> list[int]:
+        """When the leases to be extended end as far as is known, to be given to `extended`."""
+        return [0 if (lease := self._leases.get(token)) is None else lease.deadline for token, _ in extends]
+
+    def extended(
+        self, extends: Sequence[tuple[int, int]], before: Sequence[int], deadlines: Sequence[int | None]
+    ) -> None:
+        """What the node answered to extensions: deadlines, or None for leases that are lost.
+
+        Of two answers that may have overtaken each other the later deadline holds.
+        """
+        for (token, _), known, deadline in zip(extends, before, deadlines, strict=True):
+            lease = self._leases.get(token)
+            if deadline is None:
+                self.drop([token])
+            elif lease is not None:
+                lease.deadline = deadline if lease.deadline == known else max(lease.deadline, deadline)
+
     def clear(self) -> None:
         self.drop(self.tokens)
 

@@ -337,11 +337,11 @@ class HttpSession(RemoteSession):
         return ended
 
     async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
+        before = self._held.deadlines(extends)
         bodies = [api.ExtendBody(token=format_token(token), ms=ms) for token, ms in extends]
         results, _ = await self._settle(api.SettleRequest(extends=bodies))
         deadlines = [None if each.deadline is UNSET else ms_of(each.deadline) for each in results]
-        gone = [token for (token, _), deadline in zip(extends, deadlines, strict=True) if deadline is None]
-        self._held.drop(gone)
+        self._held.extended(extends, before, deadlines)
         return deadlines
 
     async def complete(self, mailbox: str, sequence: int) -> bool:

@@ -235,11 +235,11 @@ class WebSocketSession(RemoteSession):
         return receipts_from(envelopes, answer.receipts, first=repeated)
 
     async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
+        before = self._held.deadlines(extends)
         deadlines: list[int | None] = []
         for some in _batched(extends):
             deadlines += (await self._link.ask(Settle(self._link.next_ref(), extends=some))).deadlines
-        gone = [token for (token, _), deadline in zip(extends, deadlines, strict=True) if deadline is None]
-        self._held.drop(gone)
+        self._held.extended(extends, before, deadlines)
         return deadlines
 
     async def complete(self, mailbox: str, sequence: int) -> bool:

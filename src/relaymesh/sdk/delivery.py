@@ -39,6 +39,8 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     _settled: bool
     _lost: bool = False
     _content: Any = _UNREAD
+    _extended: int = 0
+    """The deadline that the node answered to the latest extension; 0 before the first."""
 
     @property
     def id(self) -> str:
@@ -121,7 +123,11 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     @property
     def deadline(self) -> datetime:
         """When the lease ends, unless it is extended."""
-        return when(self._lease.deadline)
+        return when(self._deadline)
+
+    @property
+    def _deadline(self) -> int:
+        return self._extended or self._lease.deadline
 
     @property
     def settled(self) -> bool:
@@ -222,8 +228,13 @@ class Delivery(_Delivery):
         return state
 
     def extend(self, ms: int) -> datetime:
-        """Hold the lease for `ms` milliseconds from now. Writes no record."""
-        self._lease.deadline = self._mesh._session.extend(self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX))
+        """Hold the lease for `ms` milliseconds from now, or longer if it is held longer already.
+
+        Writes no record.
+        """
+        before = self._extended
+        deadline = self._mesh._session.extend(self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX))
+        self._mesh._renewer.extended(self, deadline, before)
         return self.deadline
 
     def __enter__(self) -> Delivery:
@@ -301,9 +312,9 @@ class AsyncDelivery(_Delivery):
         return state
 
     async def extend(self, ms: int) -> datetime:
-        self._lease.deadline = await self._mesh._session.extend(
-            self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX)
-        )
+        before = self._extended
+        deadline = await self._mesh._session.extend(self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX))
+        self._mesh._renewer.extended(self, deadline, before)
         return self.deadline
 
     async def __aenter__(self) -> AsyncDelivery:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from relaymesh.errors import MeshError
 from relaymesh.kernel.bounds import LEASE_MS_MAX
@@ -29,30 +29,38 @@ class _Held:
         self.length_ms = max(1, length_ms)
 
 
+class _Asked(NamedTuple):
+    """A renewal on its way; `before`: the deadline that was noted when it was asked."""
+
+    delivery: Any
+    length_ms: int
+    before: int
+
+
 class _Renewing:
     """Who is being worked on, and which of them need a longer lease."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
         self._held: dict[int, _Held] = {}
+        self._noting = threading.Lock()
 
     def hold(self, delivery: Any) -> None:
         """Renew from now on, to the length the lease has now. Held already, it stays as it is."""
         if id(delivery) not in self._held:
             self._held[id(delivery)] = _Held(
-                delivery, min(max(1, delivery._lease.deadline - self._now()), LEASE_MS_MAX)
+                delivery, min(max(1, delivery._deadline - self._now()), LEASE_MS_MAX)
             )
 
     def discard(self, delivery: Any) -> None:
         self._held.pop(id(delivery), None)
 
-    def due(self) -> list[_Held]:
+    def due(self) -> list[_Asked]:
         now = self._now()
         return [
-            held
+            _Asked(held.delivery, held.length_ms, held.delivery._extended)
             for held in list(self._held.values())
-            if not held.delivery._settled
-            and held.delivery._lease.deadline - now < held.length_ms * RENEW_BELOW
+            if not held.delivery._settled and held.delivery._deadline - now < held.length_ms * RENEW_BELOW
         ]
 
     def pause_s(self) -> float:
@@ -64,16 +72,27 @@ class _Renewing:
         self.discard(delivery)
         log.warning("the lease of %s was lost while it was worked on", delivery.id)
 
-    def _renewed(self, held: list[_Held], deadlines: Sequence[int | None]) -> None:
-        for each, deadline in zip(held, deadlines, strict=True):
+    def extended(self, delivery: Any, deadline: int, before: int) -> None:
+        """Note a deadline that the node answered; `before`: what was noted when it was asked.
+
+        If another answer was noted meanwhile, the two may have overtaken each other and the later deadline
+        holds: an extension never shortens a lease. Otherwise this one holds, also if it is earlier: a node
+        that was started again gives its remote holders one full lease from then on.
+        """
+        with self._noting:
+            overlapped = delivery._extended != before
+            delivery._extended = max(delivery._extended, deadline) if overlapped else deadline
+
+    def _renewed(self, asked: list[_Asked], deadlines: Sequence[int | None]) -> None:
+        for each, deadline in zip(asked, deadlines, strict=True):
             if deadline is not None:
-                each.delivery._lease.deadline = deadline
+                self.extended(each.delivery, deadline, each.before)
             elif not each.delivery._settled:  # or it was settled while its renewal was on the way
                 self._lose(each.delivery)
 
 
-def _asked(held: list[_Held]) -> list[tuple[int, int]]:
-    return [(each.delivery._lease.token, each.length_ms) for each in held]
+def _extends(asked: list[_Asked]) -> list[tuple[int, int]]:
+    return [(each.delivery._lease.token, each.length_ms) for each in asked]
 
 
 class Renewer(_Renewing):
@@ -95,9 +114,9 @@ class Renewer(_Renewing):
                     self._thread.start()
 
     def renew(self) -> None:
-        held = self.due()
-        if held:
-            self._renewed(held, self._session.extend_all(_asked(held)))
+        asked = self.due()
+        if asked:
+            self._renewed(asked, self._session.extend_all(_extends(asked)))
 
     def _run(self) -> None:
         while not self._stopping.wait(self.pause_s()):
@@ -127,9 +146,9 @@ class AsyncRenewer(_Renewing):
             self._task = asyncio.get_running_loop().create_task(self._run(), name="relaymesh-renewal")
 
     async def renew(self) -> None:
-        held = self.due()
-        if held:
-            self._renewed(held, await self._session.extend_all(_asked(held)))
+        asked = self.due()
+        if asked:
+            self._renewed(asked, await self._session.extend_all(_extends(asked)))
 
     async def _run(self) -> None:
         while True:

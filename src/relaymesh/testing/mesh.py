@@ -147,7 +147,6 @@ class _InlineRenewer(Renewer):
 def next_renewal(renewer: Renewer | AsyncRenewer) -> int:
     """Mesh time of the next renewal."""
     moments = [
-        held.delivery._lease.deadline - int(held.length_ms * RENEW_BELOW) + 1
-        for held in renewer._held.values()
+        held.delivery._deadline - int(held.length_ms * RENEW_BELOW) + 1 for held in renewer._held.values()
     ]
     return min(moments, default=NEVER)
