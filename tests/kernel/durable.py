@@ -51,6 +51,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "priority": entry.priority,
         "attempts": entry.attempts,
         "deferrals": entry.deferrals,
+        "waited_ms": entry.waited_ms,
         "redrives": entry.redrives,
         "completed": entry.completed,
         "failures": list(entry.failures or ()),

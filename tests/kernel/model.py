@@ -17,15 +17,16 @@ DAY_MS = 24 * 3_600_000
 TTL_MS = 3_600_000
 LEASES_MS = {1: 5_000, 2: 10_000, 3: 30_000, 4: 60_000, 5: 60_000}
 TIERS = {1: 0, 2: 0, 3: 1, 4: 2, 5: 2}
-RULES: dict[str, tuple[int, str]] = {
-    "timeout": (3, "dead_letter"),
-    "invalid": (0, "dead_letter"),
-    "rate_limited": (5, "dead_letter"),
-    "conflict": (0, "success"),
-    "duplicate": (0, "success"),
-    "fatal": (0, "dead_letter"),
-    "other": (3, "dead_letter"),
+RULES: dict[str, tuple[int, str, bool, int | None, bool]] = {
+    "timeout": (3, "dead_letter", True, None, True),
+    "invalid": (0, "dead_letter", False, None, True),
+    "rate_limited": (5, "dead_letter", False, None, True),
+    "conflict": (0, "success", False, None, True),
+    "duplicate": (0, "success", False, None, True),
+    "fatal": (0, "dead_letter", True, None, True),
+    "other": (3, "dead_letter", False, None, True),
 }
+"""Retries, exit, alert, delay before each retry, and whether `max_retries` takes the place of the retries."""
 SETTINGS: dict[str, Any] = {
     "capacity": 100_000,
     "capacity_bytes": 268_435_456,
@@ -75,6 +76,7 @@ class Message:
     ready_at: int = 0
     attempts: int = 0
     deferrals: int = 0
+    waited: int = 0
     redrives: int = 0
     completed: bool = False
     failures: list[str] = field(default_factory=list)
@@ -96,7 +98,7 @@ class Message:
         self.failure_bytes += FAILURE_BYTES + len(code) + len(text)
 
     def expires_at(self) -> int | None:
-        return self.due_at + self.ttl_ms if self.ttl_ms else None
+        return self.due_at + self.ttl_ms + self.waited if self.ttl_ms else None
 
 
 @dataclass(eq=False)
@@ -676,7 +678,7 @@ class Model:
     def nack(self, token: int, code: str, *, retryable: bool, delay_ms: int | None, until: int | None) -> str:
         box, message = self.held(token)
         if until is None:
-            return self.fail(box, message, code, retryable=retryable, delay_ms=delay_ms)
+            return self.fail(box, message, code, retryable=retryable, delay_ms=delay_ms, nacked=True)
         if message.deferrals >= box.settings["max_deferrals"]:
             message.failed(code)
             self.bury(box, [message], "deferred_too_often", code)
@@ -687,6 +689,7 @@ class Model:
         message.attempts -= 1
         message.deferrals += 1
         message.token, message.ready_at = None, max(until, self.now)
+        message.waited += message.ready_at - self.now
         box.counters["deferred"] += 1
         self.give_back(later)
         return "deferred"
@@ -701,16 +704,21 @@ class Model:
         delay_ms: int | None = None,
         alone: bool = False,
         text: str = "",
+        nacked: bool = False,
     ) -> str:
         rules = {**RULES, **(box.settings["contract"] or {})}
-        retries, exit = rules.get(code, rules["other"])
+        retries, exit, _, after_ms, default = rules.get(code, rules["other"])
         limit = retries
         if retries:
             wishes = [message.max_retries, box.settings["max_retries"], retries]
             limit = next(wish for wish in wishes if wish is not None)
+            if not default:
+                limit = min(limit, retries)
         message.failed(code, text)
         if not retryable or message.attempts > limit:
             return self.give_up(box, message, code, exit, retryable=retryable and retries > 0)
+        if delay_ms is None:
+            delay_ms = after_ms
         if delay_ms is None:
             base, cap = box.settings["backoff_ms_base"], box.settings["backoff_ms_cap"]
             plain = min(base * 2 ** (message.attempts - 1), cap)
@@ -718,6 +726,8 @@ class Model:
         later = [] if alone else self.later(box, message)
         self.end(box, message, code, "retrying")
         message.token, message.ready_at = None, self.now + max(0, delay_ms)
+        if nacked:
+            message.waited += message.ready_at - self.now
         box.counters["retried"] += 1
         self.give_back(later)
         return "retrying"
@@ -886,7 +896,7 @@ class Model:
         message.sequence = sequence
         message.accepted_at = message.due_at = message.ready_at = self.now
         message.redrives = letter.message.redrives + 1
-        message.attempts = message.deferrals = 0
+        message.attempts = message.deferrals = message.waited = 0
         message.completed, message.failures, message.token = False, [], None
         message.failure_bytes = 0
         message.priority, message.delay_ms = message.envelope_priority, 0

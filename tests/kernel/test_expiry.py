@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from relaymesh.kernel.bounds import DURATION_MS_MAX
 from relaymesh.kernel.commands import Expect, Tick
 from tests.kernel.driver import HOUR, MINUTE, SECOND, Driver, ids
 
@@ -112,14 +115,74 @@ def test_a_message_that_comes_back_too_late_expires() -> None:
     assert [letter.reason for letter in mesh.letters] == ["ttl_expired"]
 
 
-def test_the_ttl_goes_on_while_a_retry_waits() -> None:
-    mesh = Driver()
+@pytest.mark.parametrize("asked", [{"delay_ms": 2 * HOUR}, {"until": 3_000 * HOUR}])
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_wait_that_a_nack_asks_for_is_no_part_of_the_ttl(asked: dict[str, Any], restart: bool) -> None:
+    """Of the hour it has, twenty minutes are over when it fails, and forty are left when it is due again."""
+    mesh = Driver(now=2_998 * HOUR)
     box = mesh.agent()
-    mesh.send(box, "m", ttl_ms=10 * SECOND)
-    mesh.nack(*mesh.receive(box), delay_ms=MINUTE)
-    mesh.advance(10 * SECOND + NOTICED_WITHIN)
-    (dead,) = mesh.letters
-    assert (dead.reason, dead.attempts) == ("ttl_expired", 1)
+    mesh.send(box, "m")
+    mesh.advance(20 * MINUTE)
+    mesh.nack(*mesh.receive(box), **asked)
+    if restart:
+        mesh.restart_from_snapshot()
+    due = mesh.entry(box, "m").ready_at
+    mesh.advance(due - mesh.now)
+    assert ids(mesh.receive(box)) == ["m"]
+    mesh.release(*mesh.kernel.state.leases.values())
+    mesh.advance(due + 40 * MINUTE - mesh.now - 1)
+    assert mesh.pending(box) == ["m"]
+    mesh.advance(NOTICED_WITHIN)
+    assert [letter.reason for letter in mesh.letters] == ["ttl_expired"]
+
+
+def test_waits_add_up_and_are_bounded_by_the_number_of_deferrals() -> None:
+    mesh = Driver()
+    box = mesh.agent(max_deferrals=3)
+    mesh.send(box, "m")
+    for _ in range(3):
+        mesh.nack(*mesh.receive(box), until=mesh.now + 5 * HOUR)
+        mesh.advance(5 * HOUR)
+    mesh.nack(*mesh.receive(box), until=mesh.now + 5 * HOUR)
+    assert [letter.reason for letter in mesh.letters] == ["deferred_too_often"]
+
+
+def test_the_backoff_after_a_lease_ran_out_is_part_of_the_ttl() -> None:
+    """Nobody asked for it."""
+    mesh = Driver()
+    box = mesh.agent(lease_ms=SECOND, backoff_ms_base=MINUTE, backoff_ms_cap=MINUTE)
+    mesh.send(box, "m", ttl_ms=MINUTE)
+    mesh.receive(box)
+    mesh.advance(SECOND)
+    mesh.advance(MINUTE - SECOND + NOTICED_WITHIN)
+    assert [letter.reason for letter in mesh.letters] == ["ttl_expired"]
+
+
+def test_a_message_that_was_out_when_its_first_ttl_ended_still_expires() -> None:
+    mesh = Driver()
+    box = mesh.agent(lease_ms=3 * HOUR)
+    mesh.send(box, "m")
+    mesh.advance(HOUR - MINUTE)
+    mesh.nack(*mesh.receive(box), delay_ms=HOUR)
+    mesh.advance(HOUR)
+    (lease,) = mesh.receive(box)
+    mesh.advance(HOUR)
+    mesh.release(lease)
+    mesh.advance(NOTICED_WITHIN)
+    assert [letter.reason for letter in mesh.letters] == ["ttl_expired"]
+
+
+def test_the_longest_waits_can_be_kept_and_read_back() -> None:
+    mesh = Driver()
+    box = mesh.agent(max_deferrals=100)
+    mesh.send(box, "m", ttl_ms=DURATION_MS_MAX)
+    mesh.nack(*mesh.receive(box), until=DURATION_MS_MAX)
+    mesh.restart_from_snapshot()
+    mesh.advance(DURATION_MS_MAX - mesh.now)
+    mesh.nack(*mesh.receive(box), delay_ms=DURATION_MS_MAX)
+    mesh.restart_from_snapshot()
+    assert mesh.entry(box, "m").waited_ms == DURATION_MS_MAX
+    assert mesh.pending(box) == ["m"]
 
 
 def test_the_ttl_starts_anew_after_a_redrive() -> None:

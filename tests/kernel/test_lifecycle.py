@@ -55,9 +55,11 @@ def settle_without_a_delivery(mesh: Driver, box: str) -> None:
     mesh.die(box, "fatal")
     mesh.send(box, "expires ready", ttl_ms=1)
     mesh.advance(MINUTE)
-    mesh.send(box, "expires delayed", ttl_ms=SECOND)
-    mesh.nack(*mesh.receive(box), delay_ms=HOUR)
-    mesh.advance(MINUTE)
+    slow = mesh.agent("slow", lease_ms=SECOND, backoff_ms_base=MINUTE)
+    mesh.send(slow, "expires delayed", ttl_ms=2 * SECOND)
+    mesh.receive(slow)
+    mesh.advance(SECOND)
+    mesh.advance(MINUTE // 2)
 
 
 def lose_leases(mesh: Driver) -> None:

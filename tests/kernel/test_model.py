@@ -75,9 +75,10 @@ SEEN_ROWS: set[Row] = set()
 contracts = st.sampled_from(
     [
         None,
-        {"timeout": (1, "drop")},
-        {"boom": (2, "success"), "other": (1, "dead_letter")},
-        {"other": (0, "drop"), "timeout": (0, "dead_letter")},
+        {"timeout": (1, "drop", False, None, False)},
+        {"boom": (2, "success", False, 4_000, False), "other": (1, "dead_letter", False, None, False)},
+        {"other": (0, "drop", False, None, False), "timeout": (0, "dead_letter", False, None, False)},
+        {"other": (1, "dead_letter", False, 0, True), "timeout": (1, "drop", False, 250, True)},
     ]
 )
 box_settings = st.fixed_dictionaries(

@@ -69,7 +69,7 @@ def test_a_nack_says_in_the_protocol_s_words_what_the_mesh_found_itself() -> Non
     mesh.receive(box)
     mesh.advance(MINUTE)
     mesh.send(box, "tried", sender=sender, requires_ack=True, ttl_ms=MINUTE, max_retries=3)
-    mesh.nack(*mesh.receive(box), delay_ms=HOUR)
+    mesh.nack(*mesh.receive(box), delay_ms=0)
     mesh.advance(2 * MINUTE)
     told = {content["originalMessageId"]: content["error"]["code"] for _, content in notices(mesh, sender)}
     assert told == {"slow": "AGENT_BUSY", "tried": "AGENT_BUSY"}

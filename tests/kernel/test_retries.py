@@ -85,6 +85,48 @@ def test_the_message_s_wish_wins_then_the_mailbox_s_then_the_contract_s(
     assert attempts_until_the_end(mesh, box, "other")[0] == attempts
 
 
+@pytest.mark.parametrize(
+    ("message", "mailbox", "attempts"),
+    [(None, None, 3), (None, 9, 3), (9, None, 3), (None, 1, 2), (1, 9, 2), (9, 1, 3), (0, None, 1)],
+)
+def test_the_smaller_of_max_retries_and_the_contract_s_own_number_counts(
+    message: int | None, mailbox: int | None, attempts: int
+) -> None:
+    mesh = Driver()
+    box = mesh.agent(max_retries=mailbox, contract={"busy": Rule(2)})
+    mesh.send(box, "m", max_retries=message)
+    assert attempts_until_the_end(mesh, box, "busy")[0] == attempts
+
+
+def test_a_row_that_is_a_default_leaves_the_number_to_max_retries() -> None:
+    mesh = Driver()
+    box = mesh.agent(max_retries=5, contract={"busy": Rule(2, default=True)})
+    mesh.send(box, "m")
+    assert attempts_until_the_end(mesh, box, "busy")[0] == 6
+
+
+def test_a_contract_may_set_the_delay_before_each_retry() -> None:
+    mesh = Driver()
+    box = mesh.agent(contract={"busy": Rule(2, after_ms=MINUTE)}, lease_ms=HOUR)
+    mesh.send(box, "m")
+    for attempt in (1, 2):
+        mesh.nack(*mesh.receive(box), code="busy")
+        assert mesh.entry(box, "m").ready_at == mesh.now + MINUTE, attempt
+        mesh.advance(MINUTE - 1)
+        assert mesh.receive(box) == []
+        mesh.advance(1)
+    mesh.nack(*mesh.receive(box), code="busy", delay_ms=1)
+    assert [letter.reason for letter in mesh.letters] == ["retries_exhausted"]
+
+
+def test_the_delay_a_nack_asks_for_comes_before_the_contract_s() -> None:
+    mesh = Driver()
+    box = mesh.agent(contract={"busy": Rule(2, after_ms=MINUTE)})
+    mesh.send(box, "m")
+    mesh.nack(*mesh.receive(box), code="busy", delay_ms=5)
+    assert mesh.entry(box, "m").ready_at == mesh.now + 5
+
+
 def test_no_wish_gives_a_retry_to_an_error_the_contract_calls_final() -> None:
     mesh = Driver()
     box = mesh.agent(max_retries=5)

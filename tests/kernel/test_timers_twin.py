@@ -109,13 +109,13 @@ class ExpiryAndTwin(SmallSweeps):
         data.draw(st.sampled_from(self.twin))[1].state = LEASED
 
     @precondition(lambda self: any(entry.state == LEASED for _, entry in self.twin))
-    @rule(data=st.data())
-    def come_back(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), wait=st.sampled_from([0, 0, 1, 700, 5_000]))
+    def come_back(self, data: st.DataObject, wait: int) -> None:
         out = [item for item in self.twin if item[1].state == LEASED]
         box, entry = data.draw(st.sampled_from(out))
         entry.state = READY
-        if Expiry.passed(entry, self.now):
-            self.expiry.add(box, [entry])
+        entry.wait_for(wait)
+        self.expiry.returned(box, entry, self.now)
 
     @rule(step=times)
     def pass_time(self, step: int) -> None:

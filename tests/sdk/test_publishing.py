@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec import Raw
 
@@ -222,6 +224,62 @@ async def test_a_contract_maps_error_classes_to_outcomes(
             assert await delivery.nack(error, delay_ms=0) == state
 
 
+@pytest.mark.parametrize(
+    ("ending", "max_retries", "attempts"),
+    [
+        (Retry(times=2), None, 3),
+        (Retry(times=2), 5, 3),
+        (Retry(times=5), 2, 3),
+        (Retry(times=0), 5, 1),
+        (Retry, 5, 6),
+        (Retry(), 5, 6),
+        (Retry(after=0), 1, 2),
+        (Retry, None, 4),
+    ],
+)
+async def test_the_smaller_of_max_retries_and_times_counts(
+    worlds: Worlds, ending: Any, max_retries: int | None, attempts: int
+) -> None:
+    """Promise 5. A contract that only says Retry leaves the number to `max_retries`."""
+    async with worlds() as mesh:
+        listener = await mesh.subscribe(
+            "news", "listener", contract={Throttled: ending}, max_retries=max_retries
+        )
+        await mesh.publish("news", 1)
+        for attempt in range(1, attempts + 1):
+            delivery = await listener.receive(timeout=5)
+            state = await delivery.nack(Throttled(), delay_ms=0)
+            assert state == ("retrying" if attempt < attempts else "dead_letter"), attempt
+
+
+async def test_a_contract_says_when_it_is_tried_again(worlds: Worlds) -> None:
+    async with worlds() as mesh:
+        listener = await mesh.subscribe("news", "listener", contract={Throttled: Retry(after=30, times=2)})
+        await mesh.publish("news", 1)
+        for _ in range(2):
+            await (await listener.receive(timeout=5)).nack(Throttled())
+            await mesh.pass_time(29)
+            assert await listener.receive_many(1, timeout=0) == []
+            await mesh.pass_time(1)
+        assert await (await listener.receive(timeout=5)).nack(Throttled()) == "dead_letter"
+
+
+async def test_a_retry_asked_for_later_than_the_time_to_live_comes_at_its_time(worlds: Worlds) -> None:
+    """The wait that a nack asks for is no part of the hour."""
+    async with worlds() as mesh:
+        listener = await mesh.subscribe("news", "listener", contract={Throttled: Retry(after=7200)})
+        await mesh.publish("news", 1)
+        await mesh.pass_time(3000)
+        await (await listener.receive(timeout=5)).nack(Throttled())
+        await mesh.pass_time(7200)
+        await (await listener.receive(timeout=5)).nack(until=mesh.now_s + 86_400)
+        await mesh.pass_time(86_400)
+        await (await listener.receive(timeout=5)).nack(delay_ms=0)
+        await mesh.pass_time(605)
+        (letter,) = await mesh.dead_letters()
+        assert letter.reason == "ttl_expired", "ten minutes were left"
+
+
 async def test_a_contract_may_speak_of_codes(worlds: Worlds) -> None:
     async with worlds() as mesh:
         listener = await mesh.subscribe("news", "listener", contract={"timeout": Reject, "teapot": Drop})
@@ -234,6 +292,7 @@ async def test_a_contract_may_speak_of_codes(worlds: Worlds) -> None:
     "options",
     [
         {"contract": {ValueError: "retry"}},
+        {"contract": {ValueError: Retry(until=4_000_000_000)}},
         {"capacity": 0},
         {"capacity": "many"},
         {"no_such_setting": 1},

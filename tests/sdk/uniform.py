@@ -130,6 +130,11 @@ class World(Uniform):
             if self.server is not None:
                 await asyncio.to_thread(self.server.stop)
 
+    @property
+    def now_s(self) -> float:
+        """Mesh time in seconds since 1970."""
+        return float(self.node.time.now() / 1000)
+
     async def pass_time(self, seconds: float) -> None:
         """Move through everything that falls due; leases in blocks and handlers are renewed."""
         end = self.clock.elapsed_ns() + round(seconds * 1e9)

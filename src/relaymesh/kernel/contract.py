@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from relaymesh.errors import InvalidSettings
-from relaymesh.kernel.bounds import RETRIES_MAX, flag, one_of, whole
+from relaymesh.kernel.bounds import DURATION_MS_MAX, RETRIES_MAX, flag, one_of, whole
 
 Exit = Literal["dead_letter", "drop", "success"]
 EXITS: tuple[Exit, ...] = get_args(Exit)
@@ -27,11 +27,20 @@ class Rule(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Where it ends when no retry is left."""
     alert: bool = False
     """Whether a dead letter of this class is an alert of level error. Without it the alert is a warning."""
+    after_ms: int | None = None
+    """Delay before each retry; None: the mailbox's backoff."""
+    default: bool = False
+    """`retries` counts only where neither the message nor the mailbox has `max_retries`. If False, the
+    smaller of the two counts."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "retries", whole(self.retries, "retries", 0, RETRIES_MAX, InvalidSettings))
         force_setattr(self, "exit", one_of(self.exit, "exit", EXITS, InvalidSettings))
         force_setattr(self, "alert", flag(self.alert, "alert", InvalidSettings))
+        if self.after_ms is not None:
+            after_ms = whole(self.after_ms, "after_ms", 0, DURATION_MS_MAX, InvalidSettings)
+            force_setattr(self, "after_ms", after_ms)
+        force_setattr(self, "default", flag(self.default, "default", InvalidSettings))
 
 
 TIMEOUT = "timeout"
@@ -43,13 +52,13 @@ FATAL = "fatal"
 OTHER = "other"
 
 DEFAULT_CONTRACT: dict[str, Rule] = {
-    TIMEOUT: Rule(retries=3, alert=True),
+    TIMEOUT: Rule(retries=3, alert=True, default=True),
     INVALID: Rule(retries=0),
-    RATE_LIMITED: Rule(retries=5),
+    RATE_LIMITED: Rule(retries=5, default=True),
     CONFLICT: Rule(retries=0, exit="success"),
     DUPLICATE: Rule(retries=0, exit="success"),
     FATAL: Rule(retries=0, alert=True),
-    OTHER: Rule(retries=3),
+    OTHER: Rule(retries=3, default=True),
 }
 
 Contract = dict[str, Rule]
@@ -70,12 +79,12 @@ def rule_for(contract: Contract | None, code: str) -> Rule:
 def retry_limit(rule: Rule, message_retries: int | None, mailbox_retries: int | None) -> int:
     """How many retries this failure may have.
 
-    A rule of 0 is final. Otherwise the message's own wish wins, then the mailbox's, then the rule.
+    A rule of 0 is final. Otherwise `max_retries` of the message counts, else that of the mailbox; a rule that
+    is no default bounds it.
     """
     if rule.retries == 0:
         return 0
-    if message_retries is not None:
-        return message_retries
-    if mailbox_retries is not None:
-        return mailbox_retries
-    return rule.retries
+    asked = mailbox_retries if message_retries is None else message_retries
+    if asked is None:
+        return rule.retries
+    return asked if rule.default else min(asked, rule.retries)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from relaymesh.kernel.bounds import DURATION_MS_MAX
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import Failure, failures_size
 
@@ -72,6 +73,8 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     lease: Lease | None = None
     queued: int = 0
     """Volatile. Under which priority it stands among the ready, or 1 while it waits in its lane."""
+    waited_ms: int = 0
+    """How long it waited, or is to wait, for moments that nacks set: its TTL does not count them."""
 
     @property
     def size(self) -> int:
@@ -94,7 +97,11 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     def expires_at(self) -> int:
         """When it expires if still pending; 0 for never."""
         ttl = self.envelope.ttl_ms
-        return self.due_at + ttl if ttl else 0
+        return self.due_at + ttl + self.waited_ms if ttl else 0
+
+    def wait_for(self, ms: int) -> None:
+        """A nack puts it off by so long."""
+        self.waited_ms = min(self.waited_ms + max(0, ms), DURATION_MS_MAX)
 
 
 def with_failure(failures: list[Failure] | None, failure: Failure) -> list[Failure]:

@@ -316,7 +316,7 @@ class Mailbox:
             else:
                 entry = item
             ttl = entry.envelope.ttl_ms
-            if not ttl or entry.due_at + ttl > now:
+            if not ttl or entry.due_at + ttl > now or entry.expires_at > now:
                 picked.append(entry)
                 count += 1
             else:

@@ -49,7 +49,7 @@ class MailboxSettings(msgspec.Struct, array_like=True, frozen=True, gc=False, om
     lease_ms: int = 0
     """Lease of a delivery; 0 means by priority (5, 10, 30, 60, 60 s)."""
     max_retries: int | None = None
-    """Retries after the first attempt; None leaves it to the failure contract (3)."""
+    """Retries after the first attempt, at most as many as the contract names; None leaves it to that (3)."""
     backoff_ms_base: int = 1_000
     """Delay before retry n is min(base * 2^(n-1), cap) * (1 + U(0, jitter))."""
     backoff_ms_cap: int = 60_000
@@ -151,5 +151,5 @@ def _checked_contract(contract: Any) -> Contract:
         name = text(code, "an error code of the contract", 1, CODE_LENGTH_MAX, InvalidSettings)
         if not isinstance(rule, Rule):
             raise InvalidSettings(f"the contract maps {shown(name)} to {shown(rule)}; it must be a Rule")
-        checked[name] = Rule(rule.retries, rule.exit, rule.alert)
+        checked[name] = Rule(rule.retries, rule.exit, rule.alert, rule.after_ms, rule.default)
     return checked

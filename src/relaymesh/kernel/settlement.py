@@ -119,6 +119,8 @@ def fail(
         reason = "retries_exhausted" if retryable and rule.retries else "not_retryable"
         return _exit(decision, mailbox, lease, failure, rule, reason)
     if delay_ms is None:
+        delay_ms = rule.after_ms
+    if delay_ms is None:
         delay_ms = backoff_ms(mailbox.settings, entry.attempts, decision.chance())
     due = decision.now + max(0, delay_ms)
     later = mailbox.leases_after(lease)

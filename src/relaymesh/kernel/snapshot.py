@@ -86,6 +86,7 @@ class EntryPiece(msgspec.Struct, array_like=True, frozen=True, gc=False):
     completed: bool = False
     failures: list[Failure] | None = None
     held: Held | None = None
+    waited_ms: int = 0
 
 
 class EntriesPiece(Piece, tag=3, frozen=True):
@@ -222,6 +223,7 @@ def _piece_of(entry: Entry | None, known: Mapping[str, Found]) -> EntryPiece:
         entry.completed,
         entry.failures,
         held,
+        entry.waited_ms,
     )
 
 
@@ -311,6 +313,7 @@ def _restore_entries(
             piece.redrives,
             piece.completed,
             piece.failures,
+            waited_ms=piece.waited_ms,
         )
         if piece.held is not None:
             _restore_lease(mailbox, entry, piece.held, grants)

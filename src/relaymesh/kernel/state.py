@@ -55,6 +55,8 @@ from relaymesh.kernel.timers import DueTimes, Expiry, LeaseClock, Wakes
 from relaymesh.kernel.topics import Subscriptions
 
 BURNING = frozenset({"nack", "expired", "restart"})
+ASKED = frozenset({"nack", "deferred"})
+"""Returns whose `due` was set by a nack: the wait until then is no part of the TTL."""
 
 
 class State:
@@ -387,6 +389,8 @@ class State:
                 entry.attempts -= 1
             if record.cause == "deferred":
                 entry.deferrals += 1
+            if record.cause in ASKED:
+                entry.wait_for(record.due[i] - record.at)
             entry.ready_at = max(record.due[i], entry.due_at)
             entry.ready_sequence = self.sequence + i
             entry.state = DELAYED if entry.ready_at > record.at else READY
@@ -406,8 +410,7 @@ class State:
                 self.due.add(mailbox, entry)
             else:
                 mailbox.make_ready(entry)
-            if self.expiry.passed(entry, record.at):
-                self.expiry.add(mailbox, [entry])
+            self.expiry.returned(mailbox, entry, record.at)
         for lane in by_lane:
             mailbox.reopen(lane)
         self.want(mailbox)

@@ -132,11 +132,15 @@ class Expiry:
         self._keys = sorted(buckets)
         self._look()
 
-    @staticmethod
-    def passed(entry: Entry, now: int) -> bool:
-        """Whether the entry's bucket was emptied already, so that it must be added again."""
-        expires = entry.expires_at
-        return bool(expires) and (expires >> EXPIRY_BUCKET_BITS) + 1 << EXPIRY_BUCKET_BITS <= now
+    def returned(self, mailbox: Mailbox, entry: Entry, now: int) -> None:
+        """An entry came back: add it again if a bucket that it stood in may have been emptied meanwhile."""
+        ttl = entry.envelope.ttl_ms
+        if ttl and _bucket_of(entry.due_at + ttl) << EXPIRY_BUCKET_BITS <= now:
+            self._add_again(mailbox, entry)
+
+    def _add_again(self, mailbox: Mailbox, entry: Entry) -> None:
+        self._bucket(_bucket_of(entry.expires_at), mailbox).append(entry.sequence)
+        self._held += 1
 
     def _look(self) -> None:
         self.next = self._keys[0] << EXPIRY_BUCKET_BITS if self._keys else NEVER
@@ -145,17 +149,30 @@ class Expiry:
         """What waits in the buckets that are over, once each. A leased entry is looked at when it returns."""
         expired: dict[Mailbox, dict[int, Entry]] = {}
         while self._keys and self._keys[0] << EXPIRY_BUCKET_BITS <= now:
-            for mailbox, bucket in self._buckets.pop(heappop(self._keys)).items():
+            key = heappop(self._keys)
+            for mailbox, bucket in self._buckets.pop(key).items():
                 self._held -= len(bucket)
+                put_off: dict[int, Entry] = {}
                 for sequence in bucket:
                     entry = mailbox.entries.look(sequence)
-                    if entry is not None and entry.state != LEASED:
+                    if entry is None or entry.state == LEASED:
+                        continue
+                    if _bucket_of(entry.expires_at) > key:  # by a nack, after it was added
+                        put_off[sequence] = entry
+                    else:
                         expired.setdefault(mailbox, {})[sequence] = mailbox.entries[sequence]
+                for entry in put_off.values():
+                    self._add_again(mailbox, entry)
         self._look()
         return [(mailbox, list(entries.values())) for mailbox, entries in expired.items()]
 
     def __len__(self) -> int:
         return self._held
+
+
+def _bucket_of(expires: int) -> int:
+    """The number of the bucket that is over next after this time."""
+    return (expires >> EXPIRY_BUCKET_BITS) + 1
 
 
 class LeaseClock:

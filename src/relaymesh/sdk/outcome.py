@@ -31,7 +31,16 @@ from relaymesh.kernel.bounds import (
     whole,
 )
 from relaymesh.kernel.commands import Nack
-from relaymesh.kernel.contract import FATAL, INVALID, OTHER, RATE_LIMITED, TIMEOUT, Contract, Rule
+from relaymesh.kernel.contract import (
+    DEFAULT_CONTRACT,
+    FATAL,
+    INVALID,
+    OTHER,
+    RATE_LIMITED,
+    TIMEOUT,
+    Contract,
+    Rule,
+)
 
 HTTP_TOO_MANY_REQUESTS = 429
 
@@ -43,7 +52,8 @@ class Outcome(Exception):
 class Retry(Outcome):
     """Try again: after `after` seconds, or by the mailbox's backoff. `until` burns no attempt.
 
-    In a contract, `times` is how often.
+    In a contract, `times` is how often at most: the smaller of `times` and `max_retries` counts. `after` is
+    the delay before each of them.
     """
 
     def __init__(
@@ -135,11 +145,11 @@ def _code(key: object) -> str:
 
 def _rule(key: object, ending: type[Outcome] | Outcome | Rule) -> Rule:
     if isinstance(ending, Rule):
-        return Rule(ending.retries, ending.exit, ending.alert)
+        return Rule(ending.retries, ending.exit, ending.alert, ending.after_ms, ending.default)
     if isinstance(ending, Retry):
-        return Rule(retries=3 if ending.times is None else ending.times)
+        return _retrying(key, ending)
     if ending is Retry:
-        return Rule(retries=3)
+        return DEFAULT_CONTRACT[OTHER]
     if isinstance(ending, Reject) or ending is Reject:
         return Rule(retries=0)
     if isinstance(ending, Drop) or ending is Drop:
@@ -147,6 +157,22 @@ def _rule(key: object, ending: type[Outcome] | Outcome | Rule) -> Rule:
     raise InvalidSettings(
         f"the contract maps {shown(key)} to {shown(ending)}; it must be Retry, Reject, Drop or a Rule"
     )
+
+
+def _retrying(key: object, retry: Retry) -> Rule:
+    try:
+        after_ms, until = retry.checked()
+    except InvalidValue as wrong:  # it was changed after it was made
+        raise InvalidSettings(f"the contract maps {shown(key)} to a Retry: {wrong.message}") from None
+    if until is not None:
+        raise InvalidSettings(
+            f"the contract maps {shown(key)} to Retry(until=...), and a moment comes only once",
+            hint="use Retry(after=...) in the contract, or raise Retry(until=...) in the handler",
+        )
+    rule = DEFAULT_CONTRACT[OTHER]
+    if retry.times is not None:
+        rule = Rule(retry.times)
+    return rule if after_ms is None else msgspec.structs.replace(rule, after_ms=after_ms)
 
 
 def default_code(error: BaseException) -> str:

@@ -358,6 +358,7 @@ class Row(msgspec.Struct, array_like=True, gc=False):
     redrives: int
     completed: bool
     failures: list[Failure] | None
+    waited_ms: int = 0
 
 
 def row_of(entry: Entry) -> Row:
@@ -365,7 +366,7 @@ def row_of(entry: Entry) -> Row:
 
 
 def entry_of(row: Row) -> Entry:
-    return Entry(*[getattr(row, name) for name in Row.__struct_fields__])
+    return Entry(**{name: getattr(row, name) for name in Row.__struct_fields__})
 
 
 def receipt_rows(receipts: list[Receipt]) -> list[tuple[int, bool, int, int]]:

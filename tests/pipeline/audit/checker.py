@@ -34,6 +34,7 @@ class Message:
     returns: int = 0
     unburned: int = 0
     forced: int | None = None
+    waited: timedelta = timedelta()
     copies: int = 0
     granted: list[Row] = field(default_factory=list)
 
@@ -184,31 +185,37 @@ class Checker:
         fails = RETURNS.get(kind, False)
         if (fails or kind in ("DEFER", "DEAD_LETTER")) and row["attempt"] not in (None, message.counted):
             self._say("attempt_count", row)
-        limit = self._limit(message, row)
-        if limit is None:
+        limits = self._limits(message, row)
+        if limits is None:
             return
-        if fails and message.counted > limit:
+        least, most = limits
+        if fails and message.counted > most:
             self._say("attempts_unbounded", row)
-        if kind == "DEAD_LETTER" and row["reason"] == "retries_exhausted" and message.counted <= limit:
+        if kind == "DEAD_LETTER" and row["reason"] == "retries_exhausted" and message.counted <= least:
             self._say("gave_up_early", row)
 
-    def _limit(self, message: Message, row: Row) -> int | None:
+    def _limits(self, message: Message, row: Row) -> tuple[int, int] | None:
+        """A contract's own number bounds `max_retries`; in older journals it did not."""
         settings = self.settings.get(row["mailbox"])
         if settings is None:
             return None
         own = settings.get("contract") or {}
         code = row["code"]
+        bounds = False
         if code in own:
-            rule = own[code]["retries"]
+            rule, bounds = own[code]["retries"], not own[code].get("default")
         elif code in RETRIES:
             rule = RETRIES[code]
+        elif "other" in own:
+            rule, bounds = own["other"]["retries"], not own["other"].get("default")
         else:
-            rule = own["other"]["retries"] if "other" in own else ANY_RETRIES
+            rule = ANY_RETRIES
         wish = message.accepted["max_retries"]
         mailbox = settings.get("max_retries")
         if rule == 0:
-            return 0
-        return int(wish if wish is not None else mailbox if mailbox is not None else rule)
+            return 0, 0
+        most = int(wish if wish is not None else mailbox if mailbox is not None else rule)
+        return min(most, rule) if bounds else most, most
 
     def _apply(self, message: Message, row: Row) -> None:
         kind = row["operation"]
@@ -221,6 +228,8 @@ class Checker:
             message.returns += 1
             message.unburned += not RETURNS[kind]
             message.ready = row["due_at"]
+            if kind in ("NACK", "DEFER"):
+                message.waited += max(row["due_at"] - row["timestamp"], timedelta())
         elif kind in SETTLES:
             message.leased = False
             message.settled.append(row["sequence"])
@@ -279,7 +288,7 @@ class Checker:
             if gone:
                 self.found.add(("lost", partition, mailbox, number, min(gone)))
             ttl = message.accepted["ttl_ms"]
-            over = message.due + timedelta(milliseconds=ttl + 60_000)
+            over = message.due + timedelta(milliseconds=ttl + 60_000) + message.waited
             if ttl and message.grants <= message.returns and over < end:
                 self.found.add(("lost", partition, mailbox, number, last))
 

@@ -26,7 +26,7 @@ from tests.pipeline.tables.journal import Row
 
 Story = list[tuple[str, int]]
 
-AGENTS = ("default/a", "default/b", "default/c", "default/d")
+AGENTS = ("default/a", "default/b", "default/c", "default/d", "default/e")
 PATTERNS = ("order.*", "order.made", "order.**", "**")
 TOPICS = ("order.made", "order.eu.made", "stock")
 CODES = ("timeout", "invalid", "rate_limited", "conflict", "fatal", "other", "odd")
@@ -43,6 +43,8 @@ class Teller:
         self.kernel.agent("a")
         self.kernel.agent("b", ordered=True)
         self.kernel.agent("c", max_retries=1, contract={"invalid": Rule(2), "odd": Rule(1, "drop")})
+        few = {"odd": Rule(1), "rate_limited": Rule(1, default=True)}
+        self.kernel.agent("e", max_retries=2, contract=few)
         self.kernel.agent("d", delivery_semantics="at_most_once")
         self.subscriptions = [
             self.kernel.subscription("order.*", "s", overflow="dead_letter", capacity=2, dead_letters_max=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from relaymesh.pipeline.silver.operations import KEY, SETTLES, is_one, later
+from relaymesh.pipeline.silver.operations import ASKED, KEY, SETTLES, is_one, later
 from relaymesh.pipeline.silver.routes import known_from, routed
 
 __all__ = ["balance_violations"]
@@ -64,7 +64,7 @@ def _gone_mailboxes(bronze: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def _overdue(bronze: DataFrame, messages: DataFrame) -> DataFrame:
-    """Waiting, with its time to live long over: the mesh has forgotten it."""
+    """Waiting, with its time to live long over, without the waits that nacks asked for: it is forgotten."""
     ends = bronze.groupBy("partition").agg(
         f.max("sequence").alias("sequence"), f.max("timestamp").alias("timestamp")
     )
@@ -72,9 +72,17 @@ def _overdue(bronze: DataFrame, messages: DataFrame) -> DataFrame:
     waiting = messages.filter(
         (f.col("final_state") == "pending") & ~f.col("in_flight") & (f.col("ttl_ms") > 0)
     )
+    late = waiting.join(f.broadcast(ends), "partition").filter(limit < f.col("timestamp"))
+    put_off = f.unix_millis("due_at") - f.unix_millis("timestamp")
+    waits = (
+        bronze.filter(is_one(*ASKED))
+        .groupBy(*KEY)
+        .agg(f.sum(f.greatest(put_off, f.lit(0))).alias("waited_ms"))
+    )
+    waited = f.coalesce("waited_ms", f.lit(0))
     return (
-        waiting.join(f.broadcast(ends), "partition")
-        .filter(limit < f.col("timestamp"))
+        late.join(waits, list(KEY), "left")
+        .filter(later(f.col("due_at"), f.col("ttl_ms") + OVERDUE_MS + waited) < f.col("timestamp"))
         .withColumn("rule", f.lit("lost"))
         .withColumn("detail", f.lit("its time to live is over, and it neither expired nor was delivered"))
         .select(*_ROW)

@@ -111,8 +111,8 @@ def _bounds(open_: Column, leased: Column) -> Iterator[tuple[str, Column, Column
         known
         & is_one("DEAD_LETTER")
         & f.col("reason").eqNullSafe("retries_exhausted")
-        & (f.col("counted") <= f.col("limit")),
-        _say("buried after attempt %s; %s retries are allowed", "counted", "limit"),
+        & (f.col("counted") <= f.col("limit_least")),
+        _say("buried after attempt %s; %s retries are allowed", "counted", "limit_least"),
     )
     yield (
         "attempt_count",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from relaymesh.pipeline.silver.mailbox_settings import contract_retries, settings_over_time
+from relaymesh.pipeline.silver.mailbox_settings import contract_default, contract_retries, settings_over_time
 from relaymesh.pipeline.silver.operations import (
     ACCEPTS,
     BURNING,
@@ -34,7 +34,8 @@ def timeline(bronze: DataFrame) -> DataFrame:
 
     accepted, leased, completed: whether; settled: how often; counted: attempts the mesh counts so far;
     ready_at: when it may next be delivered; first_due, ttl: what its expiry is counted from;
-    limit: retries its failure may have, null when the mailbox's settings are not known.
+    limit: retries its failure may have at most, limit_least: and at least; null when the mailbox's settings
+    are not known. They differ where a contract names fewer than `max_retries`, which counted alone once.
     """
     rows = _unusual(_events(bronze))
     history = Window.partitionBy(*KEY).orderBy("sequence")
@@ -68,9 +69,9 @@ def timeline(bronze: DataFrame) -> DataFrame:
     )
     rule = f.col("rule_retries")
     limit = f.when(rule == 0, 0).otherwise(f.coalesce("wish", "mailbox_retries", rule))
-    return told.withColumn("limit", f.when(rule.isNotNull(), limit)).join(
-        f.broadcast(known_from(bronze)), "partition"
-    )
+    least = f.when(f.col("rule_default"), limit).otherwise(f.least(limit, rule))
+    limits = {"limit": f.when(rule.isNotNull(), limit), "limit_least": f.when(rule.isNotNull(), least)}
+    return told.withColumns(limits).join(f.broadcast(known_from(bronze)), "partition")
 
 
 def _events(bronze: DataFrame) -> DataFrame:
@@ -144,5 +145,6 @@ def _with_retries(rows: DataFrame, bronze: DataFrame) -> DataFrame:
     return (
         rows.join(f.broadcast(settings), in_force, "left")
         .withColumn("rule_retries", retries)
-        .select(*_COLUMNS, "rule_retries", "mailbox_retries")
+        .withColumn("rule_default", contract_default(f.col("contract"), f.col("code")))
+        .select(*_COLUMNS, "rule_retries", "rule_default", "mailbox_retries")
     )

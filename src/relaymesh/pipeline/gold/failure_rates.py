@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 from relaymesh.pipeline.gold.formulas import p_drop, share
 from relaymesh.pipeline.schema.gold import FAILURE_RATES
-from relaymesh.pipeline.silver.mailbox_settings import CONTRACT, contract_retries
+from relaymesh.pipeline.silver.mailbox_settings import CONTRACT, contract_default, contract_retries
 
 __all__ = ["failure_rates"]
 
@@ -87,4 +87,6 @@ def _limits(agents: DataFrame) -> DataFrame:
 def _allowed() -> Column:
     """As `kernel.contract.retry_limit`, for a message that asks for nothing itself."""
     rule = contract_retries(f.col("contract"), f.col("code"))
-    return f.when(rule == 0, 0).otherwise(f.coalesce("mailbox_retries", rule))
+    default = contract_default(f.col("contract"), f.col("code"))
+    asked = f.coalesce("mailbox_retries", rule)
+    return f.when(rule == 0, 0).when(default, asked).otherwise(f.least(asked, rule))

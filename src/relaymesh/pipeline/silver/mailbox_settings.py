@@ -10,9 +10,9 @@ from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.pipeline.silver.operations import is_one
 from relaymesh.pipeline.silver.routes import END
 
-__all__ = ["CONTRACT", "contract_retries", "default_retries", "settings_over_time"]
+__all__ = ["CONTRACT", "contract_default", "contract_retries", "default_retries", "settings_over_time"]
 
-CONTRACT = "map<string, struct<retries: int, exit: string, alert: boolean>>"
+CONTRACT = "map<string, struct<retries: int, exit: string, alert: boolean, default: boolean>>"
 """A failure contract as the settings' JSON has it."""
 
 _DEFAULTS = MailboxSettings()
@@ -60,6 +60,16 @@ def contract_retries(contract: Column, code: Column) -> Column:
         _default()[code],
         contract[OTHER]["retries"],
         f.lit(DEFAULT_CONTRACT[OTHER].retries),
+    )
+
+
+def contract_default(contract: Column, code: Column) -> Column:
+    """Whether `max_retries` takes the place of that row's retries; if not, it may only be smaller."""
+    return (
+        f.when(contract[code].isNotNull(), f.coalesce(contract[code]["default"], f.lit(False)))
+        .when(_default()[code].isNotNull(), f.lit(True))
+        .when(contract[OTHER].isNotNull(), f.coalesce(contract[OTHER]["default"], f.lit(False)))
+        .otherwise(f.lit(True))
     )
 
 

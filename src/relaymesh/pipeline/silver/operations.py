@@ -10,6 +10,8 @@ BURNING = ("NACK", "LEASE_EXPIRED", "RECLAIM")
 """Returns that burn the attempt."""
 UNBURNED = ("DEFER", "RELEASE")
 RETURNS = (*BURNING, *UNBURNED)
+ASKED = ("NACK", "DEFER")
+"""Returns whose due time a nack set: the wait until then is no part of the time to live."""
 SETTLES = ("ACK", "DROP", "DEAD_LETTER")
 CHANGES = ("REPRIORITISE", "FORCE_DELIVER", "COMPLETE")
 NAMING = ("GRANT", *RETURNS, *SETTLES, *CHANGES)

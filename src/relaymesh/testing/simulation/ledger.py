@@ -38,6 +38,8 @@ class Entry:
     ended: int = 0
     """Attempts that ended, as the store counts them."""
     deferrals: int = 0
+    waited: int = 0
+    """Milliseconds between nacks and the moments they set, which its TTL does not count."""
     redrives: int = 0
     token: int = 0
     holder: str = ""
@@ -66,7 +68,7 @@ class Entry:
 
     @property
     def expires(self) -> int:
-        return self.due + self.ttl if self.ttl else 0
+        return self.due + self.ttl + self.waited if self.ttl else 0
 
     @property
     def place(self) -> tuple[int, int]:
@@ -443,6 +445,8 @@ class Ledger:
                 entry.failed(failures[i])
                 box.failure_bytes += sum(entry.failures)
             entry.ready = max(due[i], entry.due)
+            if cause in ("nack", "deferred"):
+                entry.waited += max(0, due[i] - at)
             if cause in BURNING:
                 entry.ended += 1
                 box.retried += 1

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from relaymesh.errors import InvalidSettings
+from relaymesh.kernel.bounds import DURATION_MS_MAX
 from relaymesh.kernel.contract import Exit, Rule
 from relaymesh.kernel.settings import MailboxSettings, ScheduleName
 from relaymesh.wire.api.base import Address, Answer, CorrelationId, Message, Request, Time
@@ -22,6 +23,16 @@ class RuleBody(Request, frozen=True):
     retries: Annotated[int, Meta(description="Retries after the first attempt.", ge=0, le=1_000_000)]
     exit: Annotated[Exit, Meta(description="Where it ends when no retry is left.")] = "dead_letter"
     alert: Annotated[bool, Meta(description="Log its dead letters as errors, not as warnings.")] = False
+    after_ms: (
+        Annotated[
+            int, Meta(description="Delay before each retry; null: the backoff.", ge=0, le=DURATION_MS_MAX)
+        ]
+        | None
+    ) = None
+    default: Annotated[
+        bool,
+        Meta(description="Whether maxRetries replaces `retries`; if not, the smaller counts."),
+    ] = False
 
 
 def _setting_types() -> list[tuple[str, Any, Any]]:
@@ -54,7 +65,8 @@ def settings_from(body: Any, *, schedule: ScheduleName = "weighted") -> MailboxS
     contract = given.get("contract")
     if contract is not None:
         given["contract"] = {
-            code: Rule(rule.retries, rule.exit, rule.alert) for code, rule in contract.items()
+            code: Rule(rule.retries, rule.exit, rule.alert, rule.after_ms, rule.default)
+            for code, rule in contract.items()
         }
     for name, value in given.items():
         if isinstance(value, int) and value > 1 << 53:
@@ -69,7 +81,7 @@ def settings_body(settings: MailboxSettings) -> Any:
         None
         if contract is None
         else {
-            code: RuleBody(retries=rule.retries, exit=rule.exit, alert=rule.alert)
+            code: RuleBody(**{name: getattr(rule, name) for name in Rule.__struct_fields__})
             for code, rule in contract.items()
         }
     )
