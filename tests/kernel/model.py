@@ -125,7 +125,7 @@ class Box:
     counters: Counter[str] = field(default_factory=Counter)
     halted: dict[int, str] = field(default_factory=dict)
     credits: list[int] = field(default_factory=lambda: [8, 3, 1])
-    high_run: int = 0
+    above: dict[int, int] = field(default_factory=lambda: {1: 0, 2: 0})
     starved: int = 0
     waiting: list[Waiting] = field(default_factory=list)
     expected: list[str] = field(default_factory=list)
@@ -254,7 +254,7 @@ class Model:
     def configure(self, box: Box, settings: dict[str, Any]) -> None:
         before, box.settings = box.settings, settings
         if (before["ordered"], before["schedule"]) != (settings["ordered"], settings["schedule"]):
-            box.credits, box.high_run = [8, 3, 1], 0
+            box.credits, box.above = [8, 3, 1], {1: 0, 2: 0}
 
     def subscribe(
         self,
@@ -539,17 +539,19 @@ class Model:
         return None
 
     def next_strict(self, box: Box, found: list[tuple[int, Message]]) -> Message | None:
-        lower = [row for row in found if TIERS[row[0]] > 0]
-        if box.high_run >= box.settings["max_consecutive_high"]:
-            box.high_run = 0
-            if lower:
-                box.starved += 1
-                return first_of(lower)
+        """`above[tier]`: how many of higher tiers went in a row since this one had its turn."""
+        for tier in (2, 1):
+            if box.above[tier] >= box.settings["max_consecutive_high"]:
+                box.above[tier] = 0
+                here = [row for row in found if TIERS[row[0]] == tier]
+                if here:
+                    box.starved += 1
+                    return first_of(here)
         if not found:
             return None
         chosen = first_of(found)
-        high = any(message is chosen and TIERS[priority] == 0 for priority, message in found)
-        box.high_run = box.high_run + 1 if high else 0
+        went = next(TIERS[priority] for priority, message in found if message is chosen)
+        box.above = {tier: box.above[tier] + 1 if went < tier else 0 for tier in (1, 2)}
         return chosen
 
     def pick(self, box: Box, waiting: Waiting) -> tuple[list[Message], list[Message]]:
@@ -945,7 +947,7 @@ class Model:
         """Another process: nobody waits any more; local holders are gone, remote ones have one lease more."""
         for box in self.boxes.values():
             box.waiting, box.expected, box.starved = [], [], 0
-            box.credits, box.high_run = [8, 3, 1], 0
+            box.credits, box.above = [8, 3, 1], {1: 0, 2: 0}
         held = [m for box in self.boxes.values() for m in box.messages if m.token is not None]
         for message in sorted(held, key=lambda m: m.token or 0):
             if message.remote:

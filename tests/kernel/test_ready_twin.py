@@ -27,7 +27,7 @@ class Twin:
         self.high_max = high_max
         self.items: list[Entry | Lane] = []
         self.credits = [8, 3, 1]
-        self.highs = 0
+        self.before_normal = self.before_low = 0
 
     def rank(self, item: Entry | Lane) -> tuple[int, int, int]:
         head = item.waiting[0] if isinstance(item, Lane) else item
@@ -59,14 +59,22 @@ class Twin:
         return None
 
     def choose_strictly(self, found: list[Entry | Lane]) -> Entry | Lane | None:
-        lower = [item for item in found if self.rank(item)[0] > 2]
-        if self.highs >= self.high_max:
-            self.highs = 0
-            if lower:
-                return lower[0]
+        """Counts what went before the normal and the low tier, since each had its turn."""
+        low = [item for item in found if self.rank(item)[0] > 3]
+        normal = [item for item in found if self.rank(item)[0] == 3]
+        if self.before_low >= self.high_max:
+            self.before_low = 0
+            if low:
+                return low[0]
+        if self.before_normal >= self.high_max:
+            self.before_normal = 0
+            if normal:
+                return normal[0]
         if not found:
             return None
-        self.highs = self.highs + 1 if self.rank(found[0])[0] <= 2 else 0
+        rank = self.rank(found[0])[0]
+        self.before_normal = self.before_normal + 1 if rank < 3 else 0
+        self.before_low = self.before_low + 1 if rank < 4 else 0
         return found[0]
 
 

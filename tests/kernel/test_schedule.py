@@ -74,6 +74,34 @@ def test_strict_lets_one_lower_entry_go_after_100_high_ones() -> None:
     assert mesh.box(box).ready.low_starvation_count == 2
 
 
+def test_strict_starves_neither_normal_nor_low_under_a_flood_of_high() -> None:
+    """Seed 003: after 100 high ones at least one low one goes; a normal one has its turn beside it."""
+    mesh = Driver()
+    box = mesh.agent(schedule="strict")
+    send_each(mesh, box, 300, 1)
+    send_each(mesh, box, 10, 3)
+    send_each(mesh, box, 10, 5, 4)
+    got = priorities(mesh.receive(box, 306))
+    assert got == ([1] * 100 + [4, 3]) * 3
+    assert mesh.box(box).ready.low_starvation_count == 6
+
+
+def test_strict_starves_no_low_under_a_flood_of_normal() -> None:
+    mesh = Driver()
+    box = mesh.agent(schedule="strict", max_consecutive_high=10)
+    send_each(mesh, box, 25, 3)
+    send_each(mesh, box, 2, 5)
+    assert priorities(mesh.receive(box, 27)) == [3] * 10 + [5] + [3] * 10 + [5] + [3] * 5
+
+
+def test_strict_lets_a_low_one_go_also_when_receives_take_one_at_a_time() -> None:
+    mesh = Driver()
+    box = mesh.agent(schedule="strict", max_consecutive_high=3)
+    send_each(mesh, box, 8, 4, 3, 1)
+    got = [priorities(mesh.receive(box, 1)) for _ in range(8)]
+    assert got == [[1], [1], [1], [4], [3], [1], [1], [1]]
+
+
 def test_strict_counts_no_starvation_when_no_lower_entry_waits() -> None:
     mesh = Driver()
     box = mesh.agent(schedule="strict", max_consecutive_high=2)

@@ -37,7 +37,8 @@ class Ready:
     """The ready items of one mailbox. Volatile: rebuilt at start from the entries."""
 
     __slots__ = (
-        "_consecutive_high",
+        "_above_low",
+        "_above_normal",
         "_credits",
         "_entries",
         "_fifo",
@@ -62,7 +63,10 @@ class Ready:
         self._tickets = 0
         self._gone = 0
         self._credits = list(WEIGHTS)
-        self._consecutive_high = 0
+        self._above_normal = 0
+        """`strict`: entries of the high tier in a row, since one of the normal tier had its turn."""
+        self._above_low = 0
+        """`strict`: entries of the high and normal tiers in a row, since one of the low tier had its turn."""
         self.low_starvation_count = 0
         self.configure(settings)
 
@@ -231,17 +235,29 @@ class Ready:
         return None
 
     def _pop_strict(self) -> Item | None:
-        if self._consecutive_high >= self._high_max:
-            self._consecutive_high = 0
-            for priority in (3, 4, 5):
-                item = self._pop_from(priority)
-                if item is not None:
-                    self.low_starvation_count += 1
-                    return item
+        """By priority; but after `max_consecutive_high` of higher tiers in a row a lower tier has a turn.
+
+        The low tier is asked first. Each tier has its own count, so that neither takes the other's turns.
+        These turns are not counted themselves.
+        """
+        if self._above_low >= self._high_max:
+            self._above_low = 0
+            item = self._pop_from(4) or self._pop_from(5)
+            if item is not None:
+                self.low_starvation_count += 1
+                return item
+        if self._above_normal >= self._high_max:
+            self._above_normal = 0
+            item = self._pop_from(3)
+            if item is not None:
+                self.low_starvation_count += 1
+                return item
         for priority in (1, 2, 3, 4, 5):
             item = self._pop_from(priority)
             if item is not None:
-                self._consecutive_high = self._consecutive_high + 1 if TIER_OF[priority] == 0 else 0
+                tier = TIER_OF[priority]
+                self._above_normal = self._above_normal + 1 if tier == 0 else 0
+                self._above_low = self._above_low + 1 if tier < 2 else 0
                 return item
         return None
 

@@ -45,7 +45,7 @@ class MailboxSettings(msgspec.Struct, array_like=True, frozen=True, gc=False, om
     schedule: ScheduleName = "weighted"
     """Which goes first: `weighted` 8:3:1 over the tiers, `strict` by priority, `fifo` by arrival."""
     max_consecutive_high: int = 100
-    """`strict` only: after so many high-tier entries in a row one lower entry goes."""
+    """`strict` only: after so many entries of higher tiers in a row one low entry goes, then one normal."""
     lease_ms: int = 0
     """Lease of a delivery; 0 means by priority (5, 10, 30, 60, 60 s)."""
     max_retries: int | None = None
