@@ -14,7 +14,8 @@ EVENTS = {
     "granted": "given to a holder, under a lease",
     "expired": "its TTL ended while it was pending: a dead letter, `ttl_expired`",
     "overflowed": "published into a full mailbox that dead-letters for itself: `mailbox_full`",
-    "dropped": "given up without a dead letter, and counted: by the holder, the contract, or unsubscribing",
+    "dropped": "given up without a dead letter, and counted: by the holder, the contract, or unsubscribing; "
+    "or a notice (`ack`, `nack`) of the mesh that was not read within its TTL",
     "already_done": "an earlier holder finished it after its lease was lost; acked unseen",
     "acked": "done",
     "dead_lettered": "no retry is left, or the error allows none",

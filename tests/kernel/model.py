@@ -69,6 +69,7 @@ class Message:
     max_retries: int | None = None
     origin: str | None = None
     envelope_priority: int = 3
+    notice: bool = False
 
     sequence: int = -1
     accepted_at: int = 0
@@ -239,7 +240,7 @@ class Model:
                 expires = message.expires_at()
                 if expires is not None and message.token is None and (expires // 1024 + 1) * 1024 <= self.now:
                     late.append(message)
-            self.bury(box, late, "ttl_expired")
+            self.expire(box, late)
 
     # -- mailboxes
 
@@ -585,7 +586,7 @@ class Model:
     def choose(self, box: Box, waiting: Waiting) -> list[Message]:
         while True:
             picked, expired = self.pick(box, waiting)
-            self.bury(box, expired, "ttl_expired")
+            self.expire(box, expired)
             done = [message for message in picked if message.completed]
             self.finish(box, done)
             picked = [message for message in picked if not message.completed]
@@ -805,6 +806,11 @@ class Model:
         box.counters["dropped"] += 1
         self.refuse(box, message, code, "dropped")
 
+    def expire(self, box: Box, messages: list[Message]) -> None:
+        for message in [each for each in messages if each.notice]:
+            self.drop(box, message, "ttl_expired")
+        self.bury(box, [each for each in messages if not each.notice], "ttl_expired")
+
     def bury(self, box: Box, messages: list[Message], reason: str, code: str | None = None) -> None:
         back = []
         for message in messages:
@@ -850,6 +856,7 @@ class Model:
             accepted_at=self.now,
             due_at=self.now,
             ready_at=self.now,
+            notice=True,
         )
         self.ids[sender.address, id] = Admitted(sequence, box.address, content, self.now, self.now, 1, True)
         sender.messages.append(notice)
@@ -899,7 +906,7 @@ class Model:
         message.accepted_at = message.due_at = message.ready_at = self.now
         message.redrives = letter.message.redrives + 1
         message.attempts = message.deferrals = message.waited = 0
-        message.completed, message.failures, message.token = False, [], None
+        message.completed, message.failures, message.token, message.notice = False, [], None, False
         message.failure_bytes = 0
         message.priority, message.delay_ms = message.envelope_priority, 0
         box.messages.append(message)

@@ -240,3 +240,46 @@ def test_a_notice_that_appears_while_its_receiver_asks_is_not_left_lying() -> No
     (lease,) = mesh.receive(box, 5)
     assert lease.envelope.type == "nack"
     assert mesh.do(Tick()).delivered is None
+
+
+@pytest.mark.parametrize("kind", ["ack", "nack"])
+@pytest.mark.parametrize("look", ["in time", "late"])
+def test_a_notice_that_nobody_reads_is_dropped_and_counted_and_no_dead_letter(kind: str, look: str) -> None:
+    mesh = Driver()
+    sender, box = mesh.agent("sender"), mesh.agent()
+    mesh.send(box, "m", sender=sender, requires_ack=True)
+    (lease,) = mesh.receive(box)
+    if kind == "ack":
+        mesh.ack(lease)
+    else:
+        mesh.drop(lease)
+    mesh.send(sender, "mail")
+    mesh.restart_from_snapshot()
+    mesh.now += HOUR
+    if look == "in time":
+        mesh.do(Tick())
+        mesh.advance(2 * SECOND)
+    else:
+        assert mesh.receive(sender, 5) == []
+    assert mesh.pending(sender) == []
+    assert [letter.envelope.id for letter in mesh.letters] == ["mail"]
+    assert mesh.box(sender).counters.dropped == 1
+
+
+def test_the_end_of_an_unread_notice_is_told_in_the_log() -> None:
+    mesh = Driver()
+    sender, box = mesh.agent("sender"), mesh.agent()
+    mesh.send(box, "m", sender=sender, requires_ack=True)
+    mesh.ack(*mesh.receive(box))
+    mesh.now += 2 * HOUR
+    mesh.do(Tick())
+    assert [(ended.code, ended.final_state) for ended in mesh.ended] == [("ttl_expired", "dropped")]
+
+
+def test_a_message_that_only_looks_like_a_notice_is_a_dead_letter() -> None:
+    """A receipted message never vanishes, whatever its sender calls it."""
+    mesh = Driver()
+    box = mesh.agent()
+    mesh.send(box, "ack-0-999", type="ack")
+    mesh.advance(2 * HOUR)
+    assert [letter.envelope.id for letter in mesh.letters] == ["ack-0-999"]

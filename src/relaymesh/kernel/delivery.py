@@ -8,7 +8,7 @@ from relaymesh.errors import Closed
 from relaymesh.kernel.commands import Forgo, Receive
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import Entry, Lease
-from relaymesh.kernel.exits import bury, finish
+from relaymesh.kernel.exits import expire, finish
 from relaymesh.kernel.expectation import asked_no_longer, expect_while_asked
 from relaymesh.kernel.gate import allowance, note_success, went_out
 from relaymesh.kernel.mailbox import Mailbox, Waiter
@@ -110,7 +110,7 @@ def _choose(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> list[Entry 
     while True:
         picked, expired = _pick(decision, mailbox, waiter)
         if expired:
-            bury(decision, mailbox, expired, "ttl_expired")
+            expire(decision, mailbox, expired)
         done = [part for part in picked if part.completed]
         if done:
             finish(decision, mailbox.address, done)

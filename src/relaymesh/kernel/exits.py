@@ -21,6 +21,7 @@ TTL_EXPIRED = "ttl_expired"
 MAILBOX_FULL = "mailbox_full"
 AGENT_BUSY = "AGENT_BUSY"
 AGENT_OFFLINE = "AGENT_OFFLINE"
+NOTICES = ("ack", "nack")
 
 
 def bury(
@@ -48,6 +49,17 @@ def bury(
         failure = failures[i] if failures else Failure(entry.attempts, decision.now, reason)
         refused(decision, mailbox.address, entry, failure, "dead_letter", alert)
     forget_redriven(decision, mailbox.address)
+
+
+def expire(decision: Decision, mailbox: Mailbox, entries: list[Entry]) -> None:
+    """Settle entries whose TTL is over: as dead letters, but notices of the mesh itself are dropped."""
+    partition = decision.state.partition
+    unread = [entry for entry in entries if is_notice(entry, partition)]
+    if unread:
+        entries = [entry for entry in entries if not is_notice(entry, partition)]
+        drop(decision, mailbox.address, unread, Failure(0, decision.now, TTL_EXPIRED))
+    if entries:
+        bury(decision, mailbox, entries, TTL_EXPIRED)
 
 
 def forget_redriven(decision: Decision, address: str) -> None:
@@ -128,10 +140,20 @@ def notify(decision: Decision, receiver: str, envelope: Envelope, failure: Failu
     kind = "ack" if failure is None else "nack"
     question = envelope.type == "question" and envelope.correlation_id is not None
     notice = Envelope(
-        id=f"{kind}-{decision.state.partition}-{decision.state.sequence}",
+        id=notice_id(kind, decision.state.partition, decision.state.sequence),
         sender=receiver,
         content=msgspec.json.encode(content),
         type=kind,
         correlation_id=envelope.correlation_id if question else envelope.id,
     )
     decision.emit(Accepted(1, decision.now, mailbox.address, [notice]))
+
+
+def notice_id(kind: str, partition: int, sequence: int) -> str:
+    return f"{kind}-{partition}-{sequence}"
+
+
+def is_notice(entry: Entry, partition: int) -> bool:
+    """Whether `notify` made it: its id names the event that accepted it, which a sender could only guess."""
+    kind = entry.envelope.type
+    return kind in NOTICES and entry.envelope.id == notice_id(kind, partition, entry.sequence)

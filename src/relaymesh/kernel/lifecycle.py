@@ -22,7 +22,7 @@ from relaymesh.kernel.contract import TIMEOUT, retry_limit, rule_for
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.delivery import send_away
 from relaymesh.kernel.entry import DELAYED, LEASED, Entry, Lease
-from relaymesh.kernel.exits import bury, refused
+from relaymesh.kernel.exits import expire, refused
 from relaymesh.kernel.leases import give_back
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.records import (
@@ -142,7 +142,7 @@ def let_time_pass(decision: Decision) -> None:
                 expire_lease(decision, lease)
     if state.expiry.next <= now:
         for mailbox, entries in state.expiry.pop_expired(now):
-            bury(decision, mailbox, entries, "ttl_expired")
+            expire(decision, mailbox, entries)
     if state.wakes.next <= now:
         for mailbox in state.wakes.pop_due(now):
             gate.wake(decision, mailbox)

@@ -168,7 +168,11 @@ class Checker:
             self._judge_attempt(message, row)
 
     def _judge_exit(self, message: Message, row: Row) -> None:
-        free = ("ttl_expired", "mailbox_full") if row["operation"] == "DEAD_LETTER" else ("unsubscribed",)
+        free = (
+            ("ttl_expired", "mailbox_full")
+            if row["operation"] == "DEAD_LETTER"
+            else ("unsubscribed", "ttl_expired")
+        )
         why = row["reason"] if row["operation"] == "DEAD_LETTER" else row["code"]
         if not message.leased and why not in free:
             self._say("exit_without_attempt", row)

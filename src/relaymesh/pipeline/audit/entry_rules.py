@@ -20,6 +20,8 @@ from relaymesh.pipeline.silver.operations import (
 __all__ = ["entry_violations"]
 
 _UNTRIED = ("ttl_expired", "mailbox_full")
+_UNTRIED_DROPS = ("unsubscribed", "ttl_expired")
+"""The latter for notices of the mesh itself: what nobody read in time."""
 """Reasons to bury a message that nobody holds."""
 
 
@@ -76,7 +78,7 @@ def _rules() -> Iterator[tuple[str, Column, Column]]:
 
 
 def _exits(open_: Column, leased: Column) -> Iterator[tuple[str, Column, Column]]:
-    dropped = is_one("DROP") & ~f.col("code").eqNullSafe("unsubscribed")
+    dropped = is_one("DROP") & ~f.coalesce(f.col("code").isin(*_UNTRIED_DROPS), f.lit(False))
     buried = is_one("DEAD_LETTER") & ~f.coalesce(f.col("reason").isin(*_UNTRIED), f.lit(False))
     yield (
         "exit_without_attempt",

@@ -66,7 +66,7 @@ def _failures(counted: DataFrame) -> DataFrame:
 
 def _losses(settled: DataFrame) -> DataFrame:
     """Messages that ended badly after an attempt, by the class of their last error."""
-    chosen = f.col("code").isin("dropped", "unsubscribed")
+    chosen = f.col("code").isin("dropped", "unsubscribed", "ttl_expired")
     bad = settled.filter(f.col("final_state").isin("dead", "dropped") & f.col("code").isNotNull() & ~chosen)
     return bad.groupBy(*_CLASS).agg(
         f.count_if(f.col("final_state") == "dead").alias("dead"),
