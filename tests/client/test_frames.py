@@ -63,6 +63,19 @@ def test_messages_go_out_and_come_back_and_are_settled_in_batches(client: Raw) -
     assert [each["message"]["content"] for each in letters] == [2]
 
 
+def test_a_delivery_of_a_subscription_names_the_topic_it_was_published_to(client: Raw) -> None:
+    arguments = {"pattern": "order.*", "name": "billing", "settings": {}}
+    answer = client.ask(op="call", name="subscribe", arguments=arguments)
+    assert answer["op"] == "result", answer
+    message = {"from": "planner", "content": 1}
+    for topic in ("order.created", "order.paid"):
+        assert client.ask(op="publish", topic=topic, messages=[message])["op"] == "receipts"
+    got = client.ask(op="receive", mailbox="order.*:billing", max=10)["deliveries"]
+    assert [each["topic"] for each in got] == ["default/order.created", "default/order.paid"]
+    send(client, 1)
+    assert client.ask(op="receive", mailbox="coder")["deliveries"][0].get("topic") is None
+
+
 def test_a_receive_that_is_cancelled_is_answered_with_nothing(client: Raw) -> None:
     client.tell(op="receive", ref=100, mailbox="coder", waitMs=None)
     client.tell(op="cancel", ref=100)

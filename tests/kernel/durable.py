@@ -52,6 +52,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "attempts": entry.attempts,
         "deferrals": entry.deferrals,
         "waited_ms": entry.waited_ms,
+        "topic": entry.topic,
         "redrives": entry.redrives,
         "completed": entry.completed,
         "failures": list(entry.failures or ()),

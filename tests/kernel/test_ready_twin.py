@@ -123,7 +123,7 @@ class ReadyAndTwin(RuleBasedStateMachine):
     @rule(priority=st.integers(1, 5), count=st.integers(2, 12))
     def push_parcel(self, priority: int, count: int) -> None:
         envelopes = [letter(priority=priority) for _ in range(count)]
-        parcel = Parcel(self.entries, self.sequence + 1, self.now, envelopes, admitted=True)
+        parcel = Parcel(self.entries, self.sequence + 1, self.now, envelopes)
         self.sequence += count
         self.entries.enter(parcel)
         self.ready.push_parcel(parcel)

@@ -280,6 +280,70 @@ async def test_a_retry_asked_for_later_than_the_time_to_live_comes_at_its_time(w
         assert letter.reason == "ttl_expired", "ten minutes were left"
 
 
+async def test_a_delivery_names_the_topic_it_was_published_to(worlds: Worlds) -> None:
+    async with worlds() as mesh:
+        listener = await mesh.subscribe("order.*", "listener")
+        coder = await mesh.agent("coder")
+        await mesh.publish("order.created", 1)
+        await mesh.publish_many("order.paid", [{"content": n} for n in range(3)])
+        got = await listener.receive_many(10)
+        assert [each.topic for each in got] == ["order.created", *["order.paid"] * 3]
+        await mesh.publish_many("order.sent", [{"content": n} for n in range(3)])
+        assert [each.topic for each in await listener.receive_many(10)] == ["order.sent"] * 3
+        await coder.send("coder", 1)
+        assert (await coder.receive(timeout=5)).topic is None
+
+
+async def test_the_topic_stays_with_a_message_that_is_tried_again_or_redriven(worlds: Worlds) -> None:
+    async with worlds() as mesh:
+        listener = await mesh.subscribe("order.*", "listener")
+        await mesh.agent("coder")
+        await mesh.publish_many("order.paid", [{"content": n, "id": f"m{n}"} for n in range(3)])
+        first, *_ = await listener.receive_many(3)
+        await first.nack(delay_ms=0)
+        first = await listener.receive(timeout=5)
+        assert (first.topic, first.attempt) == ("order.paid", 2)
+        await first.nack(retryable=False)
+        (letter,) = await mesh.dead_letters()
+        assert letter.topic == "order.paid"
+        await mesh.redrive("m0", edit="edited")
+        assert (await listener.receive(timeout=5)).topic == "order.paid"
+
+
+async def test_a_message_redriven_to_an_agent_has_no_topic(worlds: Worlds) -> None:
+    async with worlds() as mesh:
+        listener, coder = await mesh.subscribe("order.*", "listener"), await mesh.agent("coder")
+        await mesh.publish("order.paid", 1, id="m")
+        await (await listener.receive(timeout=5)).nack(retryable=False)
+        await mesh.redrive("m", to="coder")
+        assert (await coder.receive(timeout=5)).topic is None
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+async def test_the_topic_outlives_a_restart(durable_worlds: Worlds, checkpoint: bool) -> None:
+    async with durable_worlds() as mesh:
+        listener = await mesh.subscribe("order.**", "listener")
+        await mesh.publish("order.eu.paid", 1, id="dead")
+        await (await listener.receive(timeout=5)).nack(retryable=False)
+        await mesh.publish_many("order.paid", [{"content": n} for n in range(3)])
+        await mesh.publish("order.eu.paid", 1)
+        if checkpoint:
+            await mesh.checkpoint()
+    async with durable_worlds() as mesh:
+        listener = await mesh.subscribe("order.**", "listener")
+        got = await listener.receive_many(10)
+        assert [each.topic for each in got] == [*["order.paid"] * 3, "order.eu.paid"]
+        (letter,) = await mesh.dead_letters()
+        assert letter.topic == "order.eu.paid"
+
+
+async def test_what_is_settled_before_it_is_delivered_names_its_topic_too(worlds: Worlds) -> None:
+    async with worlds() as mesh:
+        listener = await mesh.subscribe("order.*", "listener", delivery_semantics="at_most_once")
+        await mesh.publish_many("order.paid", [{"content": n} for n in range(3)])
+        assert [each.topic for each in await listener.receive_many(10)] == ["order.paid"] * 3
+
+
 async def test_a_contract_may_speak_of_codes(worlds: Worlds) -> None:
     async with worlds() as mesh:
         listener = await mesh.subscribe("news", "listener", contract={"timeout": Reject, "teapot": Drop})

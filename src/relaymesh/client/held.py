@@ -40,8 +40,9 @@ class HeldLeases:
         lanes: Sequence[int] | None = None,
         *,
         settled: bool = False,
+        topics: Sequence[str | None] | None = None,
     ) -> list[Lease]:
-        """Deliveries of one mailbox, as leases."""
+        """Deliveries of one mailbox, as leases. A single topic is that of all."""
         grant = Grant(mailbox, self._holder, deadlines[0] if deadlines else 0, 0, True, settled=settled)
         held = self._leases
         leases: list[Lease] = []
@@ -56,6 +57,10 @@ class HeldLeases:
             leases.append(lease)
         if lanes is not None:
             _join_lanes(leases, lanes)
+        if topics:
+            every = topics if len(topics) == len(leases) else [topics[0]] * len(leases)
+            for lease, topic in zip(leases, every, strict=True):
+                lease.entry.topic = topic
         return leases
 
     def drop(self, tokens: Iterable[int]) -> None:

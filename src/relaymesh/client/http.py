@@ -247,6 +247,7 @@ class HttpSession(RemoteSession):
             [envelope_of(body.message) for body in bodies],
             [-1 if body.lane is None else lanes.setdefault(body.lane, len(lanes)) for body in bodies],
             settled=bool(bodies) and bodies[0].settled,
+            topics=[body.topic for body in bodies],
         )
 
     def give_back(self, leases: list[Lease]) -> None:

@@ -105,6 +105,7 @@ def letter_of(body: DeadLetterBody) -> DeadLetter:
         [Failure(each.attempt, ms_of(each.at), each.code, each.reason, each.stack) for each in body.failures],
         body.status,
         redriven_as="" if body.redriven_as is UNSET else body.redriven_as,
+        topic=None if body.topic is UNSET else body.topic,
     )
 
 

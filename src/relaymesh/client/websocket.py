@@ -154,6 +154,7 @@ class WebSocketSession(RemoteSession):
             got.envelopes,
             got.lanes,
             settled=got.settled,
+            topics=got.topics,
         )
 
     def _unclaimed(self, got: Deliveries) -> None:

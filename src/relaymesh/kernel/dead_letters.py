@@ -33,6 +33,8 @@ class DeadLetter(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """To whom it is charged; empty for its sender."""
     redriven_as: str = ""
     """The id of the edited message that went back in its place; empty if none did."""
+    topic: str | None = None
+    """The topic it was published to, if it died in a subscription."""
 
     @property
     def code(self) -> str:
@@ -68,6 +70,7 @@ def letter_of(
         redrives=entry.redrives,
         failures=list(failures) if failure is None else with_failure(failures, failure),
         payer="" if payer == entry.envelope.sender else payer,
+        topic=entry.topic,
     )
 
 

@@ -75,6 +75,8 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     """Volatile. Under which priority it stands among the ready, or 1 while it waits in its lane."""
     waited_ms: int = 0
     """How long it waited, or is to wait, for moments that nacks set: its TTL does not count them."""
+    topic: str | None = None
+    """The topic it was published to, if that brought it into this mailbox."""
 
     @property
     def size(self) -> int:

@@ -59,6 +59,7 @@ class Parcel:
         "queued",
         "sender",
         "token",
+        "topic",
         "ttl_ms",
         "unpacked",
     )
@@ -67,14 +68,16 @@ class Parcel:
     completed = False
 
     def __init__(
-        self, home: Entries, first: int, accepted_at: int, envelopes: list[Envelope], *, admitted: bool
+        self, home: Entries, first: int, accepted_at: int, envelopes: list[Envelope], topic: str | None = None
     ) -> None:
-        """`admitted`: their ids are this mailbox's to remember; those of copies from a topic are not."""
+        """`topic`: which they were published to, if that brought them here."""
         self._home = ref(home)  # a lease that is out leads here, and must not keep the mailbox
         self._leases: list[Lease] | None = None
         self.first = first
         self.accepted_at = accepted_at
-        self.admitted = admitted
+        self.topic = topic
+        self.admitted = topic is None
+        """Whether their ids are this mailbox's to remember; those of copies from a topic are not."""
         self.count = len(envelopes)
         self.envelopes = envelopes
         self.bytes = size_of(envelopes)
@@ -120,7 +123,7 @@ class Parcel:
         home = self._home()
         assert home is not None
         envelopes = self.envelopes[:count]
-        front = Parcel(home, self.first, self.accepted_at, envelopes, admitted=self.admitted)
+        front = Parcel(home, self.first, self.accepted_at, envelopes, self.topic)
         front.queued = self.queued
         del self.envelopes[:count]
         self.first += count
@@ -160,6 +163,8 @@ class Parcel:
         state = LEASED if self.leased else READY
         entry = Entry(envelope, sequence, at, at, at, sequence, self.priority, state, int(self.leased))
         entry.queued = self.queued
+        if self.topic is not None:
+            entry.topic = self.topic
         if self.leased:
             entry.lease = self.leases[sequence - self.first]
         return entry

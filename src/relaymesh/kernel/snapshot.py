@@ -87,6 +87,7 @@ class EntryPiece(msgspec.Struct, array_like=True, frozen=True, gc=False):
     failures: list[Failure] | None = None
     held: Held | None = None
     waited_ms: int = 0
+    topic: str | None = None
 
 
 class EntriesPiece(Piece, tag=3, frozen=True):
@@ -224,6 +225,7 @@ def _piece_of(entry: Entry | None, known: Mapping[str, Found]) -> EntryPiece:
         entry.failures,
         held,
         entry.waited_ms,
+        entry.topic,
     )
 
 
@@ -298,6 +300,7 @@ def _restore_entries(
     grants: Grants,
 ) -> None:
     known = state.admitted.of(mailbox.address)
+    topics: dict[str | None, str | None] = {}
     for piece in pieces:
         entry = Entry(
             piece.envelope,
@@ -314,6 +317,7 @@ def _restore_entries(
             piece.completed,
             piece.failures,
             waited_ms=piece.waited_ms,
+            topic=topics.setdefault(piece.topic, piece.topic),  # one string for all
         )
         if piece.held is not None:
             _restore_lease(mailbox, entry, piece.held, grants)

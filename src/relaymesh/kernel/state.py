@@ -208,7 +208,7 @@ class State:
         first = self.sequence
         ids = [envelope.id for envelope in envelopes]
         self.admitted.of(record.mailbox).update(zip(ids, range(first, first + len(ids)), strict=True))
-        self._come_in(mailbox, envelopes, record.at, admitted=True)
+        self._come_in(mailbox, envelopes, record.at, None)
 
     def _published(self, record: Published) -> tuple[str, ...]:
         at = record.at
@@ -222,7 +222,7 @@ class State:
             seen = Seen(self.sequence + i, at, digest_of(envelope.content), len(route), due, sender)
             self.admitted.remember(target, envelope.id, seen)
         for address in route:
-            self._come_in(self.mailboxes[address], record.envelopes, at, admitted=False)
+            self._come_in(self.mailboxes[address], record.envelopes, at, record.topic)
         for address in self.subscriptions.skipped(record.topic):
             self.mailboxes[address].counters.skipped += record.count
         return route
@@ -234,19 +234,19 @@ class State:
         at = record.at
         entry = Entry(record.envelope, self.sequence, at, at, at, self.sequence, record.envelope.priority)
         entry.redrives = letter.redrives + 1
+        if record.mailbox == record.source:
+            entry.topic = letter.topic
         self._resume(letter)
         mailbox = self.mailboxes[record.mailbox]
         mailbox.counters.redriven += 1
         self._enter(mailbox, [entry])
         return entry.redrives
 
-    def _come_in(self, mailbox: Mailbox, envelopes: list[Envelope], at: int, *, admitted: bool) -> None:
+    def _come_in(self, mailbox: Mailbox, envelopes: list[Envelope], at: int, topic: str | None) -> None:
         """New messages, sequences from here on, into one mailbox: as a parcel if they may be one."""
         sequence = self.sequence
         if mailbox.takes_parcels and alike(envelopes):
-            self._enter_parcel(
-                mailbox, Parcel(mailbox.entries, sequence, at, list(envelopes), admitted=admitted)
-            )
+            self._enter_parcel(mailbox, Parcel(mailbox.entries, sequence, at, list(envelopes), topic))
             return
         entries: list[Entry] = []
         for envelope in envelopes:
@@ -257,6 +257,9 @@ class State:
                 entry = Entry(envelope, sequence, at, at, at, sequence, envelope.priority)
             entries.append(entry)
             sequence += 1
+        if topic is not None:
+            for entry in entries:
+                entry.topic = topic
         self._enter(mailbox, entries)
 
     def _enter_parcel(self, mailbox: Mailbox, parcel: Parcel) -> None:

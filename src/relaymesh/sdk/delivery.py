@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from relaymesh.errors import InvalidValue, LeaseLost
+from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, shown, whole
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.contract import OTHER
@@ -69,6 +70,12 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     def receiver(self) -> str:
         """The address of the mailbox it came from."""
         return self._lease.grant.mailbox
+
+    @property
+    def topic(self) -> str | None:
+        """The topic it was published to, as `order.created`; None for what was sent to an agent."""
+        topic = self._lease.place.topic
+        return None if topic is None else name_of(topic)
 
     @property
     def priority(self) -> int:

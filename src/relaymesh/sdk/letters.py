@@ -36,7 +36,9 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def topic(self) -> str | None:
-        """The topic pattern, when a subscription gave it up."""
+        """The topic it was published to, when a subscription gave it up; its pattern if that is not known."""
+        if self.letter.topic is not None:
+            return name_of(self.letter.topic)
         pattern, colon, _ = name_of(self.letter.mailbox).partition(":")
         return pattern if colon else None
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from relaymesh.kernel.address import is_subscription
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import Failure
@@ -174,6 +175,7 @@ class Deliveries(Frame, tag="deliveries"):
     """Columns, one row for each delivery. Without a `ref` they were pushed, on credit.
 
     `lanes`: rows with the same number are to be worked on one after the other; -1 is no lane.
+    `topics`: of a subscription, the topic each was published to; a single one is that of all rows.
     """
 
     mailbox: str
@@ -185,6 +187,7 @@ class Deliveries(Frame, tag="deliveries"):
     ref: int | None = None
     lanes: list[int] | None = None
     settled: bool = False
+    topics: list[str | None] | None = None
 
 
 class Settled(Frame, tag="settled"):
@@ -392,4 +395,10 @@ def deliveries(ref: int | None, mailbox: str, leases: list[Lease]) -> Deliveries
         ref,
         lanes,
         bool(leases) and leases[0].grant.settled,
+        _topics(leases) if is_subscription(mailbox) else None,
     )
+
+
+def _topics(leases: list[Lease]) -> list[str | None]:
+    topics = [lease.place.topic for lease in leases]
+    return topics[:1] if len(set(topics)) == 1 else topics

@@ -33,6 +33,7 @@ def letter_body(letter: DeadLetter) -> DeadLetterBody:
             message_json(letter.envelope, letter.mailbox, letter.accepted_at, max(0, letter.attempts - 1))
         ),
         redriven_as=letter.redriven_as or msgspec.UNSET,
+        topic=msgspec.UNSET if letter.topic is None else letter.topic,
     )
 
 

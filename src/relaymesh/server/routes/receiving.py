@@ -109,4 +109,5 @@ def delivery_body(lease: Lease, now: int) -> DeliveryBody:
         ),
         settled=grant.settled,
         lane=None if place.lane is None else place.lane.key,
+        topic=place.topic,
     )

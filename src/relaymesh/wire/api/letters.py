@@ -130,6 +130,12 @@ class DeadLetterBody(Answer, frozen=True):
     redriven_as: (
         Annotated[str, Meta(description="Id of the edited message that went back in its place.")] | UnsetType
     ) = UNSET
+    topic: (
+        Annotated[
+            str, Meta(description="Of a subscription's: the topic it was published to, with its namespace.")
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class DeadLettersAnswer(Answer, frozen=True):

@@ -46,6 +46,10 @@ class DeliveryBody(Answer, frozen=True, gc=False):
         str | None,
         Meta(description="Deliveries of one lane are to be worked on one after the other."),
     ] = None
+    topic: Annotated[
+        str | None,
+        Meta(description="From a subscription: the topic it was published to, with its namespace."),
+    ] = None
 
 
 class DeliveriesAnswer(Answer, frozen=True):
