@@ -249,11 +249,6 @@ class Admitted:
         return found
 
 
-def topic_target(topic: str) -> str:
-    """The name a topic has as a target of dedup: no mailbox can have it."""
-    return "topic:" + topic
-
-
 def each_of(remembered: Iterable[Remembered]) -> Iterator[tuple[str, str, Seen]]:
     """Target, id and what is left, one by one."""
     for target, ids, seen in remembered:
