@@ -331,9 +331,7 @@ class Model:
 
     def unsubscribe(self, address: str) -> int:
         box = self.boxes.get(address)
-        if box is None:
-            raise Refused("UNKNOWN_RECIPIENT")
-        if box.pattern is None:
+        if box is None or box.pattern is None:
             raise Refused("NOT_FOUND")
         del self.boxes[address]
         for waiting in box.waiting:

@@ -142,7 +142,7 @@ def test_whoever_waits_for_a_subscription_that_ends_is_given_nothing() -> None:
 def test_the_mailbox_of_an_agent_cannot_be_unsubscribed() -> None:
     mesh = Driver()
     box = mesh.agent()
-    with pytest.raises(NotFound, match="not a subscription"):
+    with pytest.raises(NotFound, match="there is no subscription"):
         mesh.do(Unsubscribe(box))
 
 

@@ -44,8 +44,19 @@ def fields_with_words(module: ModuleType, name: str) -> Iterator[tuple[str, str,
             words = ""
             if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
                 words = one_line(str(after.value.value))
-            default = ast.unparse(node.value) if node.value is not None else ""
+            default = "" if node.value is None else default_of(node.value)
             yield ast.unparse(node.target), ast.unparse(node.annotation), default, words
+
+
+def default_of(value: ast.expr) -> str:
+    """The default as a reader writes it, also where `field(...)` gives it."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] == "field":
+        for keyword in value.keywords:
+            if keyword.arg == "default":
+                return ast.unparse(keyword.value)
+            if keyword.arg == "default_factory":
+                return f"{ast.unparse(keyword.value)}()"
+    return ast.unparse(value)
 
 
 def fields_in_docstring(cls: type) -> dict[str, str]:

@@ -90,3 +90,9 @@ def test_who_asks_for_no_mesh_loads_none() -> None:
 
 def test_every_promise_is_held_by_a_test() -> None:
     assert sorted(promise_tests()) == list(range(1, 15))
+
+
+def test_defaults_are_values_and_not_how_they_are_declared() -> None:
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+    assert "field(" not in text
+    assert "| `default_ttl` | `int` | `3600` |" in text

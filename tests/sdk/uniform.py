@@ -162,6 +162,10 @@ class Worlds:
     clock: SteppedClock
 
     @property
+    def _place(self) -> Path | None:
+        return None if self.durability == "memory" else self.path
+
+    @property
     def awaited(self) -> bool:
         """Whether the mesh is an `AsyncMesh`."""
         return self.kind.endswith("async")
@@ -184,9 +188,11 @@ class Worlds:
         if self.remote:
             return await self._open_remote(chosen, workers)
         if self.kind == "async":
-            mesh = AsyncMesh(self.path, settings=chosen, workers=workers, clock=self.clock)
+            mesh = AsyncMesh(self._place, settings=chosen, workers=workers, clock=self.clock)
             return World(await mesh.open(), self.clock)
-        opened = await asyncio.to_thread(Mesh, self.path, settings=chosen, workers=workers, clock=self.clock)
+        opened = await asyncio.to_thread(
+            Mesh, self._place, settings=chosen, workers=workers, clock=self.clock
+        )
         return World(opened, self.clock)
 
     async def _open_remote(self, settings: MeshSettings, workers: tuple[int, int]) -> World:

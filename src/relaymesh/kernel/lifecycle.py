@@ -225,10 +225,12 @@ def _patient(settings: MailboxSettings, mailbox: Mailbox | None) -> MailboxSetti
 def unsubscribe(decision: Decision, command: Unsubscribe) -> int:
     """What the subscription held is dropped, and counted; whoever waits gets nothing. Answers how many."""
     state = decision.state
-    mailbox = decision.mailbox(command.mailbox)
     pattern = state.subscriptions.pattern_of(command.mailbox)
     if pattern is None:
-        raise NotFound(f"{command.mailbox} is the mailbox of an agent, not a subscription")
+        raise NotFound(
+            f"there is no subscription {command.mailbox}", hint="relaymesh topic list: all subscriptions"
+        )
+    mailbox = decision.mailbox(command.mailbox)
     entries = mailbox.entries.every()
     sequences = [entry.sequence for entry in entries]
     if entries:

@@ -212,8 +212,21 @@ class Agent(Inbox):
 def checked_handler(handler: Any) -> Any:
     """The handler, if it can be called."""
     if not callable(handler):
-        raise InvalidValue(f"a handler must be a function of one delivery, not {shown(handler)}")
+        raise InvalidValue(
+            f"a handler must be a function of one delivery, not {shown(handler)}",
+            hint="put @agent.handle above `def work(delivery):`, or call agent.handle(work)",
+        )
     return handler
+
+
+def checked_topic(topic: Any) -> str:
+    """The topic of `mesh.on`, if it is one: without parentheses the function itself comes in its place."""
+    if callable(topic):
+        raise InvalidValue(
+            f"mesh.on needs a topic, and got the function {shown(topic)}",
+            hint='write @mesh.on("order.created") above the function',
+        )
+    return topic  # type: ignore[no-any-return]
 
 
 def handler_name(handler: Any) -> str:

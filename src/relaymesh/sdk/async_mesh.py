@@ -15,7 +15,7 @@ from relaymesh.errors import Closed
 from relaymesh.kernel.bounds import flag, patience
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
-from relaymesh.sdk.agent import handler_name
+from relaymesh.sdk.agent import checked_topic, handler_name
 from relaymesh.sdk.async_agent import AsyncAgent, AsyncHandler, AsyncSubscription
 from relaymesh.sdk.async_pool import AsyncWorkerPool
 from relaymesh.sdk.compose import chosen_ids, compose_all
@@ -145,6 +145,7 @@ class AsyncMesh:
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
     ) -> Callable[[AsyncHandler], AsyncHandler]:
         """Decorator: subscribe, and run the function for every message, once the loop gets to it."""
+        checked_topic(topic)
 
         def register(handler: AsyncHandler) -> AsyncHandler:
             self._names.subscription(

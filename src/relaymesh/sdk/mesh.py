@@ -17,7 +17,7 @@ from relaymesh.errors import Closed
 from relaymesh.kernel.bounds import flag, patience
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
-from relaymesh.sdk.agent import Agent, Handler, Subscription, handler_name
+from relaymesh.sdk.agent import Agent, Handler, Subscription, checked_topic, handler_name
 from relaymesh.sdk.compose import chosen_ids, compose_all
 from relaymesh.sdk.delivery import Delivery, checked_deliveries, mark_settled
 from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, edited_messages, redriven, select
@@ -131,6 +131,7 @@ class Mesh:
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
     ) -> Callable[[Handler], Handler]:
         """Decorator: subscribe, and run the function for every message. The subscription has its name."""
+        checked_topic(topic)
 
         def register(handler: Handler) -> Handler:
             subscription = self.subscribe(topic, handler_name(handler) if name is None else name, **options)

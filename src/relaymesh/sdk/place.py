@@ -76,8 +76,19 @@ def place_of(
         )
     chosen = settings_of(settings, durability)
     if chosen.durability == "memory":
+        if path is not None:
+            raise InvalidSettings(
+                f"a mesh in memory keeps nothing, and {given} is a place to keep it",
+                hint="leave out the path, or durability='memory'",
+            )
         return LocalPlace(path=None, settings=chosen, plain=False)
-    return LocalPlace(path=data_directory(path), settings=chosen, plain=not embedded)
+    place = data_directory(path)
+    if place.is_file():
+        raise InvalidSettings(
+            f"{place} is a file, and a mesh needs a directory",
+            hint="name a directory: the mesh keeps a journal and a database in it",
+        )
+    return LocalPlace(path=place, settings=chosen, plain=not embedded)
 
 
 def _check_kinds(durability: Any, settings: Any, token: Any, transport: Any) -> None:

@@ -41,11 +41,15 @@ def manual_node(
             f"durability is {settings.durability!r}, and there is no journal to write to",
             hint="pass a path, or a disk such as MemoryDisk()",
         )
+    if path is not None and settings.durability == "memory":
+        raise InvalidSettings(
+            f"a mesh in memory keeps nothing, and {shown(path)} is a place to keep it",
+            hint="leave out the path, or durability='memory'",
+        )
     if disk is not None and not callable(getattr(disk, "make_folder", None)):
         raise InvalidSettings(f"disk must be a disk such as MemoryDisk(), not {shown(disk)}")
-    in_memory = path is None or settings.durability == "memory"
     return Node(
-        None if in_memory else Path(directory(path, "path")),
+        None if path is None else Path(directory(path, "path")),
         settings,
         clock=clock,
         rng=random.Random(whole(seed, "seed", -TOKEN_MAX, TOKEN_MAX)),

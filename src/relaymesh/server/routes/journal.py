@@ -21,7 +21,7 @@ async def frames(exchange: Exchange) -> FramesAnswer:
     served = exchange.served
     disk = served.node.disk
     if disk is None:
-        raise NotFound("a mesh in memory has no journal")
+        raise NotFound("a mesh in memory has no journal", hint="serve a directory: relaymesh serve --dir")
     start = max(FIRST_SEQUENCE, query.from_sequence)
     if query.last is not None:
         start = max(start, served.node.core.synced - query.last)
