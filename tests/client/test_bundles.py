@@ -89,8 +89,16 @@ def test_a_bundle_with_one_unreadable_frame_ends_the_connection_before_any_is_be
     server: ServerThread, token: str
 ) -> None:
     with Binary(server, token, bundles=True) as client:
-        client.socket.send(bundle([encode(frames.Ping(1)), b"\x81\xa2op\xa6no-one"]))
+        client.socket.send(bundle([encode(frames.Ping(1)), b"\x81\xa2op\xa6no"]))
         assert client.closed()[0] == 1007
+
+
+def test_a_mistyped_frame_in_a_bundle_stops_none_of_the_others(server: ServerThread, token: str) -> None:
+    with Binary(server, token, bundles=True) as client:
+        wrong = msgspec.msgpack.encode({"op": "ping", "ref": 2, "reff": 3})
+        client.socket.send(bundle([encode(frames.Ping(1)), wrong, encode(frames.Ping(3))]))
+        answers = {answer.ref: answer for message in client.answers(3) for answer in message}
+        assert [type(answers[ref]) for ref in (1, 2, 3)] == [frames.Pong, frames.Problem, frames.Pong]
 
 
 @pytest.mark.parametrize("first", [b"\x90", bundle([encode(frames.Ping(1)), encode(frames.Ping(2))])])

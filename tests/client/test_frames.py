@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from websockets.exceptions import InvalidStatus
 
@@ -197,19 +198,74 @@ def test_a_problem_names_its_code_and_the_way_out(client: Raw) -> None:
     assert client.ask(op="call", name="checkpoint")["code"] == "UNAUTHORIZED"
 
 
-@pytest.mark.parametrize(
-    ("frame", "code"),
-    [
-        ("not JSON", 1007),
-        ('{"op":"unheard of"}', 1007),
-        ('{"op":"send","ref":"one","messages":[]}', 1007),
-        (b"\x80", 1003),
-        ('{"op":"hello","protocol":"1.1"}', 1002),
-    ],
-)
+@pytest.mark.parametrize(("frame", "code"), [(b"\x80", 1003), ('{"op":"hello","protocol":"1.1"}', 1002)])
 def test_a_frame_that_makes_no_sense_ends_the_connection(client: Raw, frame: Any, code: int) -> None:
     client.socket.send(frame)
     assert client.closed()[0] == code
+
+
+@pytest.mark.parametrize(
+    ("frame", "ref", "detail", "hint"),
+    [
+        ("[1, 2]", None, "Expected `object`, got `array`", "asyncapi.json"),
+        ('{"ref":7}', 7, "missing required field `op`", "receive"),
+        ('{"op":"recieve","ref":7,"mailbox":"coder"}', 7, "recieve", "`receive`"),
+        ('{"op":"send","ref":"one","messages":[]}', None, "Expected `int`, got `str`", "asyncapi.json"),
+        ('{"op":"receive","ref":7}', 7, "missing required field `mailbox`", "mailbox"),
+        ('{"op":"receive","ref":7,"mailbox":3}', 7, "Expected `str`, got `int` - at `$.mailbox`", ""),
+        ('{"op":"receive","ref":7,"mailbox":"coder","wait_ms":5}', 7, "`wait_ms`", "`waitMs`"),
+        ('{"op":"settle","ref":7,"nacks":[{"token":"0.1.1","delayms":5}]}', 7, "`delayms`", "asyncapi.json"),
+        ('{"op":"credit","mailbox":"coder","credits":5}', None, "`credits`", "`credit`"),
+        ('{"op":"call","ref":7,"name":"stats","args":{}}', 7, "`args`", "arguments"),
+        ('{"op":"ping","ref":7,"' + "x" * 100_000 + '":1}', 7, "unknown field `xxx", "ref"),
+    ],
+)
+def test_a_mistyped_frame_is_answered_and_the_connection_goes_on(
+    client: Raw, frame: str, ref: int | None, detail: str, hint: str
+) -> None:
+    client.socket.send(frame)
+    problem = client.next()
+    assert (problem["op"], problem["code"], problem.get("ref")) == ("problem", "INVALID_MESSAGE", ref)
+    assert detail in problem["detail"]
+    assert hint in problem["hint"]
+    assert len(problem["detail"]) < 400
+    assert len(send(client, 1)) == 1
+
+
+@pytest.mark.parametrize(
+    "frame", ["not JSON", '{"op":"settle","ref":7,"acks":' + "[" * 100_000, '{"ref":NaN}']
+)
+def test_a_frame_that_is_no_json_is_told_so_and_ends_the_connection(client: Raw, frame: str) -> None:
+    """A problem without a ref would leave its sender waiting for an answer."""
+    client.socket.send(frame)
+    problem = client.next()
+    assert (problem["op"], problem["code"], problem.get("ref")) == ("problem", "INVALID_MESSAGE", None)
+    assert client.closed()[0] == 1007
+
+
+def test_a_mistyped_frame_in_messagepack_is_answered_too(server: ServerThread, token: str) -> None:
+    with Raw(server, token, subprotocol="relaymesh.v1.msgpack") as client:
+        client.socket.send(msgspec.msgpack.encode({"op": "hello", "protocol": "1.1"}))
+        assert msgspec.msgpack.decode(client.socket.recv(60, decode=False))["op"] == "welcome"
+        for frame, detail in [
+            ({"op": "receive", "ref": 7, "mailbox": "coder", "wait_ms": 5}, "`wait_ms`"),
+            ({"op": "receive", "ref": 7, "mailbox": 3}, "Expected `str`"),
+            ({"op": "fly", "ref": 7}, "fly"),
+        ]:
+            client.socket.send(msgspec.msgpack.encode(frame))
+            problem = msgspec.msgpack.decode(client.socket.recv(60, decode=False))
+            assert (problem["op"], problem["code"], problem["ref"]) == ("problem", "INVALID_MESSAGE", 7)
+            assert detail in problem["detail"]
+        client.socket.send(b"\xc1")
+        assert client.closed()[0] == 1007, "what is no MessagePack ends it: nothing says where it goes on"
+
+
+def test_a_hello_with_an_unknown_field_is_told_which(server: ServerThread, token: str) -> None:
+    with Raw(server, token, hello={"agnet": "coder"}) as client:
+        assert client.welcome["op"] == "problem"
+        assert "`agnet`" in client.welcome["detail"]
+        assert "`agent`" in client.welcome["hint"]
+        assert client.closed()[0] == 1002
 
 
 def test_another_version_is_told_so(server: ServerThread, token: str) -> None:

@@ -77,7 +77,13 @@ def _shown(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
     config = kind.__struct_config__
     shown: list[Any] = [_field(each) for each in fields]
     copy = msgspec.defstruct(
-        kind.__name__, shown, kw_only=True, tag_field=config.tag_field, tag=config.tag, rename="camel"
+        kind.__name__,
+        shown,
+        kw_only=True,
+        tag_field=config.tag_field,
+        tag=config.tag,
+        rename="camel",
+        forbid_unknown_fields=config.forbid_unknown_fields,
     )
     copy.__doc__ = kind.__doc__
     return copy
@@ -97,10 +103,17 @@ def name_of(kind: type) -> str:
     return tag
 
 
-def _message(kind: type) -> dict[str, Any]:
-    summary = " ".join((kind.__doc__ or "").split())
+def _message(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    summary = _in_wire_names(" ".join((kind.__doc__ or "").split()), kind)
     payload = {"$ref": REF.format(name=kind.__name__)}
     return {"name": name_of(kind), "payload": payload, **({"summary": summary} if summary else {})}
+
+
+def _in_wire_names(words: str, kind: type[msgspec.Struct]) -> str:
+    """The words about a frame with its fields as they travel: `waitMs`, not `wait_ms`."""
+    for each in msgspec.structs.fields(kind):
+        words = words.replace(f"`{each.name}`", f"`{each.encode_name}`")
+    return words
 
 
 def _operation(action: str, summary: str, kinds: tuple[type, ...]) -> dict[str, Any]:

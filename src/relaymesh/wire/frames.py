@@ -37,13 +37,17 @@ Attempt = tuple[str, int, int, int]
 
 
 class Frame(msgspec.Struct, tag_field="op", rename="camel", omit_defaults=True, gc=False):
-    """One operation, or its answer."""
+    """One operation, or its answer. A client must ignore fields it does not know."""
+
+
+class Asking(Frame, forbid_unknown_fields=True):
+    """What a client sends. Unknown fields are refused by name: a mistyped one must not be lost silently."""
 
 
 # -- from the client ----------------------------------------------------------------------------
 
 
-class Hello(Frame, tag="hello"):
+class Hello(Asking, tag="hello"):
     """First of all. `resume`: the session to go on with; `held`: the lease tokens the client still has.
 
     `bundles`: the client reads messages of several frames.
@@ -56,7 +60,7 @@ class Hello(Frame, tag="hello"):
     bundles: bool = False
 
 
-class Send(Frame, tag="send"):
+class Send(Asking, tag="send"):
     """Messages by recipient, all or none. `wait_ms`: how long to wait for room in a full mailbox."""
 
     ref: int
@@ -64,14 +68,14 @@ class Send(Frame, tag="send"):
     wait_ms: int | None = None
 
 
-class Publish(Frame, tag="publish"):
+class Publish(Asking, tag="publish"):
     ref: int
     topic: str
     envelopes: Envelopes
     wait_ms: int | None = None
 
 
-class Receive(Frame, tag="receive"):
+class Receive(Asking, tag="receive"):
     """Up to `max` deliveries as soon as there is one; none after `wait_ms`; None waits for ever."""
 
     ref: int
@@ -81,13 +85,13 @@ class Receive(Frame, tag="receive"):
     correlation_id: str | None = None
 
 
-class Cancel(Frame, tag="cancel"):
+class Cancel(Asking, tag="cancel"):
     """The receive of this ref is to end now; it is answered, maybe with nothing."""
 
     ref: int
 
 
-class Credit(Frame, tag="credit"):
+class Credit(Asking, tag="credit"):
     """Push deliveries of the mailbox, so many unsettled at once. 0 stops."""
 
     mailbox: str
@@ -104,7 +108,7 @@ class NackItem(msgspec.Struct, array_like=True, gc=False):
     until: int | None = None
 
 
-class Settle(Frame, tag="settle"):
+class Settle(Asking, tag="settle"):
     """Tokens and what to do with them, in this order."""
 
     ref: int
@@ -116,7 +120,7 @@ class Settle(Frame, tag="settle"):
     durable: bool = False
 
 
-class Reply(Frame, tag="reply"):
+class Reply(Asking, tag="reply"):
     """Ack and send in one step: both happen, or neither."""
 
     ref: int
@@ -124,7 +128,7 @@ class Reply(Frame, tag="reply"):
     groups: Groups
 
 
-class Call(Frame, tag="call"):
+class Call(Asking, tag="call"):
     """Everything else, by name."""
 
     ref: int
@@ -132,15 +136,15 @@ class Call(Frame, tag="call"):
     arguments: msgspec.Raw = msgspec.Raw(b"\x80")
 
 
-class Ping(Frame, tag="ping"):
+class Ping(Asking, tag="ping"):
     ref: int = 0
 
 
-class Heartbeat(Frame, tag="heartbeat"):
+class Heartbeat(Asking, tag="heartbeat"):
     ref: int = 0
 
 
-class Goodbye(Frame, tag="goodbye"):
+class Goodbye(Asking, tag="goodbye"):
     """The client will not come back: what it holds goes back unburned."""
 
 
@@ -208,7 +212,8 @@ class Result(Frame, tag="result"):
 
 
 class Problem(Frame, tag="problem"):
-    """What was asked for did not happen. Without a `ref` it is about the connection, which ends."""
+    """What was asked for did not happen. Without a `ref` it is about the connection, or about a frame that
+    has none."""
 
     code: str
     detail: str

@@ -66,6 +66,19 @@ A delivery is the message and its lease: its token, which settles it, the attemp
 and the sequence that accepted it.
 """
 
+WEBSOCKET = """\
+## The WebSocket
+
+`/v1/ws` with the subprotocol `relaymesh.v1.json` (text frames). One frame is one operation: `op` says which,
+`ref` joins an answer to its question. The first frame is `hello`; the answer is `welcome`.
+
+- A message keeps fields that the protocol does not know. A frame does not: an unknown field of `receive`,
+  `settle`, `call` or any other frame is refused by its name.
+- A frame with a missing, mistyped or unknown field is answered by a `problem` with its `ref`, and the
+  connection goes on. Text that is not sound JSON is answered by a `problem` and ends the connection (1007):
+  no answer could name its `ref`. A wrong `hello` ends it too (1002).
+"""
+
 TYPES = """\
 ## Types
 
@@ -155,6 +168,7 @@ def page() -> str:
     parts = [
         INTRODUCTION.format(generated=GENERATED, versions=" and ".join(VERSIONS_SPOKEN)),
         MESSAGE.format(fields=described(message.Message), metadata=described(message.Metadata)),
+        WEBSOCKET,
         TYPES.format(
             rows=table(rows),
             roles=", ".join(f"`{role}`" for role in types.ROLES),

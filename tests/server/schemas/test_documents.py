@@ -150,3 +150,20 @@ def test_the_protocol_s_page_has_every_type_and_code() -> None:
     page = (ROOT / "docs/reference/protocol.md").read_text(encoding="utf-8")
     words = set(re.findall(r"`([\w.]+)`", page))
     assert set(MESSAGE_TYPES) | {row.name for row in CODES} <= words
+
+
+def test_the_words_about_a_frame_use_the_names_that_travel() -> None:
+    """A summary that says `wait_ms` makes people send it."""
+    components = msgspec.json.decode(shown("/asyncapi.json"))["components"]
+    words = {name: message.get("summary", "") for name, message in components["messages"].items()}
+    assert "`waitMs`" in words["receive"]
+    assert not [name for name, text in words.items() if re.search(r"`[a-z]+_[a-z_]+`", text)]
+
+
+def test_every_frame_of_a_client_is_closed_to_other_fields() -> None:
+    document = msgspec.json.decode(shown("/asyncapi.json"))
+    schemas = document["components"]["schemas"]
+    for message in document["operations"]["fromClient"]["messages"]:
+        name = message["$ref"].rpartition("/")[2]
+        payload = document["components"]["messages"][name]["payload"]["$ref"].rpartition("/")[2]
+        assert schemas[payload]["additionalProperties"] is False, name

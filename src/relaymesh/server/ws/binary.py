@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
-from relaymesh.errors import InvalidEnvelope, MeshError
+from relaymesh.errors import MeshError
 from relaymesh.kernel.entry import Lease
 from relaymesh.server.ws import calls
 from relaymesh.server.ws.closing import Close, Ended
+from relaymesh.server.ws.mistyped import by_op, mistyped
 from relaymesh.server.ws.operations import Operations, problem_of
 from relaymesh.server.ws.sessions import Asked
 from relaymesh.wire import frames
 from relaymesh.wire.bundles import unbundle
 from relaymesh.wire.frames import decode_client, encode
 
-
-class Oversized(msgspec.Struct, frozen=True):
-    """A frame with more messages or tokens than one may have: it is refused, and the connection goes on."""
-
-    ref: int
-    error: InvalidEnvelope
-
-
-class _Ref(msgspec.Struct):
-    ref: int
-
-
-_decode_ref = msgspec.msgpack.Decoder(_Ref).decode
+_kinds = by_op(get_args(frames.ClientFrame))
 
 
 def _decoded(part: bytes | msgspec.Raw) -> Any:
     try:
         return decode_client(part)
     except msgspec.ValidationError as error:
-        if "`array` of length <=" not in str(error):
-            raise
-        detail = f"a frame has at most {frames.BATCH_MAX} messages, and as many tokens in each list"
-        return Oversized(_decode_ref(part).ref, InvalidEnvelope(detail))
+        return mistyped(error, part, msgspec.msgpack.decode, _kinds)
 
 
 class Binary:

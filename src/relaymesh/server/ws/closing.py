@@ -15,7 +15,7 @@ class Close(IntEnum):
     KIND = 1003
     """A text frame in the MessagePack protocol, or a binary one in the JSON protocol."""
     UNREADABLE = 1007
-    """A frame that cannot be decoded."""
+    """A frame that is no sound JSON or MessagePack. One with a wrong field is answered by a problem."""
     TOO_LARGE = 1009
     """A frame over the limit."""
     BROKEN = 1011

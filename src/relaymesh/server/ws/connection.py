@@ -29,10 +29,11 @@ from relaymesh.server.security.principal import EVERYWHERE, Principal, principal
 from relaymesh.server.security.rates import BYTES_A_WRITE
 from relaymesh.server.security.trail import Trail, trail_of
 from relaymesh.server.served import Served
-from relaymesh.server.ws.binary import Binary, Oversized
+from relaymesh.server.ws.binary import Binary
 from relaymesh.server.ws.calls import PAGES, READING
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.credit import Feed
+from relaymesh.server.ws.mistyped import Mistyped
 from relaymesh.server.ws.operations import Operations
 from relaymesh.server.ws.outbox import Outbox
 from relaymesh.server.ws.sessions import Asked, Question, Session, Sessions
@@ -202,6 +203,8 @@ class Connection:
             goes_on = await self._begin_all(operations, self._codec.read(event))
 
     async def _greet(self, hello: Any) -> Operations:
+        if isinstance(hello, Mistyped):
+            self.put(self._codec.problem(None, hello.error))
         if not isinstance(hello, frames.Hello):
             raise Ended(Close.PROTOCOL, "a connection begins with hello")
         if hello.protocol.partition(".")[0] != frames.PROTOCOL.partition(".")[0]:
@@ -284,8 +287,10 @@ class Connection:
             raise Ended(Close.PROTOCOL, "hello was said before")
         elif isinstance(frame, frames.Goodbye):
             self._track(asyncio.create_task(self._goodbye(on.session)))
-        elif isinstance(frame, Oversized):
+        elif isinstance(frame, Mistyped):
             self.put(self._codec.problem(frame.ref, frame.error))
+            if frame.ends:
+                raise Ended(Close.UNREADABLE, f"a frame cannot be read: {frame.error.message}")
         else:
             self._begin_work(on, frame, (frame.ref, xxh3_64_intdigest(data)), len(data))
 

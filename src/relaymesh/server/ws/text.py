@@ -5,7 +5,7 @@ Lease tokens are text, as over HTTP, and so are the bodies of settles, receipts,
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Raw
@@ -19,13 +19,14 @@ from relaymesh.server.routes.receiving import delivery_body
 from relaymesh.server.routes.settling import Settling
 from relaymesh.server.ws import calls
 from relaymesh.server.ws.closing import Close, Ended
+from relaymesh.server.ws.mistyped import by_op, mistyped
 from relaymesh.server.ws.operations import Operations, problem_of
 from relaymesh.server.ws.sessions import Asked
 from relaymesh.wire import api, frames
 from relaymesh.wire.api import MailboxSettingsBody, settings_from
 from relaymesh.wire.api.base import Token
 from relaymesh.wire.envelope import iso
-from relaymesh.wire.frames import Cancel, Credit, Frame, Goodbye, Heartbeat, Ping
+from relaymesh.wire.frames import Asking, Cancel, Credit, Frame, Goodbye, Heartbeat, Ping
 from relaymesh.wire.letter import letter_body
 from relaymesh.wire.protocol import Incoming, message_json
 
@@ -34,27 +35,27 @@ Messages = Annotated[Raw, msgspec.Meta(title="messages")]
 """An array of messages, taken apart in turns: there may be many."""
 
 
-class Hello(Frame, tag="hello"):
+class Hello(Asking, tag="hello"):
     protocol: str
     agent: str | None = None
     resume: str | None = None
     held: Tokens = msgspec.field(default_factory=list)
 
 
-class Send(Frame, tag="send"):
+class Send(Asking, tag="send"):
     ref: int
     messages: Messages
     wait_ms: int | None = None
 
 
-class Publish(Frame, tag="publish"):
+class Publish(Asking, tag="publish"):
     ref: int
     topic: str
     messages: Messages
     wait_ms: int | None = None
 
 
-class Receive(Frame, tag="receive"):
+class Receive(Asking, tag="receive"):
     """`wait_ms` left out answers at once; null waits for ever."""
 
     ref: int
@@ -64,7 +65,7 @@ class Receive(Frame, tag="receive"):
     correlation_id: str | None = None
 
 
-class Settle(Frame, tag="settle"):
+class Settle(Asking, tag="settle"):
     ref: int
     acks: Tokens = msgspec.field(default_factory=list)
     drops: Tokens = msgspec.field(default_factory=list)
@@ -75,7 +76,7 @@ class Settle(Frame, tag="settle"):
     durable: bool = False
 
 
-class Call(Frame, tag="call"):
+class Call(Asking, tag="call"):
     ref: int
     name: str
     arguments: Raw = Raw(b"{}")
@@ -112,6 +113,7 @@ class Subscribe(frames.Arguments):
 
 ClientFrame = Hello | Send | Publish | Receive | Settle | Call | Cancel | Credit | Ping | Heartbeat | Goodbye
 
+_kinds = by_op(get_args(ClientFrame))
 _decode = msgspec.json.Decoder(ClientFrame).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -125,13 +127,13 @@ class Text:
         text = message.get("text")
         if text is None:
             raise Ended(Close.KIND, "this protocol has text frames only")
+        data = text.encode()
         try:
-            data = text.encode()
             if len(data) > VALUES_MAX and data.count(b",") > VALUES_MAX:
                 _check_many_values(data)
             return [(_known(_decode(data)), data)]
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise Ended(Close.UNREADABLE, f"a frame cannot be read: {error}"[:100]) from None
+            return [(mistyped(error, data, msgspec.json.decode, _kinds), data)]
 
     def event(self, data: bytes) -> dict[str, Any]:
         return {"type": "websocket.send", "text": data.decode()}
