@@ -52,6 +52,7 @@ class ServerThread:
         self.tokens = TokenFile(server_folder(path))
         self.url = ""
         self.served: Served
+        self.connections: Connections
         self.loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
         self._thread = threading.Thread(target=self._run, name="served", daemon=True)
@@ -122,7 +123,8 @@ class ServerThread:
             views=None if node.store is None else Views(self._path / STORE_FILE),
         )
         self._state = state = ServerState()
-        config = _config(served, self._settings)
+        self.connections = Connections(self._settings.security)
+        config = _config(served, self._settings, self.connections)
         bound = listen(self._settings)
         self.url = url_of(self._settings, bound)
         server = await self.loop.create_server(
@@ -155,8 +157,7 @@ class ServerThread:
             served.views.close()
 
 
-def _config(served: Served, settings: ServerSettings) -> uvicorn.Config:
-    connections = Connections(settings.security)
+def _config(served: Served, settings: ServerSettings, connections: Connections) -> uvicorn.Config:
     config = uvicorn.Config(
         build_app(served),
         http=connections.http,  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from relaymesh import Mesh
 from relaymesh.server.address import server_folder
@@ -274,9 +275,26 @@ def test_another_version_is_told_so(server: ServerThread, token: str) -> None:
         assert client.closed()[0] == 1002
 
 
-def test_a_protocol_that_is_not_spoken_here_is_refused(server: ServerThread, token: str) -> None:
-    with pytest.raises(InvalidStatus):
-        Raw(server, token, subprotocol="relaymesh.v9.xml")
+@pytest.mark.parametrize(
+    ("path", "subprotocols", "status", "named"),
+    [
+        ("/v1/ws", None, 400, "relaymesh.v1.json"),
+        ("/v1/ws", ["relaymesh.v9.xml"], 400, "relaymesh.v1.json"),
+        ("/v1/websocket", ["relaymesh.v1.json"], 404, "/v1/ws"),
+    ],
+)
+def test_a_websocket_that_is_not_spoken_here_is_told_what_is(
+    server: ServerThread, token: str, path: str, subprotocols: Any, status: int, named: str
+) -> None:
+    url = server.url.replace("http", "ws") + path
+    headers = {"Authorization": f"Bearer {token}"}
+    with pytest.raises(InvalidStatus) as refused:
+        connect(url, additional_headers=headers, subprotocols=subprotocols).__enter__()
+    response = refused.value.response
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert named in json.loads(response.body)["hint"]
 
 
 def test_a_node_that_stops_says_so_first(server: ServerThread, client: Raw) -> None:

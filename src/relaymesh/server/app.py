@@ -66,7 +66,7 @@ ROUTES: tuple[Operation, ...] = (
 def build_app(served: Served) -> App:
     """The whole server, guard outermost: what it lets through has a principal."""
     router = Router(served, (*ROUTES, *document_routes(ROUTES)), _otherwise(served))
-    return Guard(router, served, open_paths=DOCUMENT_PATHS)
+    return Guard(router, served, open_paths=DOCUMENT_PATHS, login_paths=(WS_PATH,))
 
 
 def _otherwise(served: Served) -> App:

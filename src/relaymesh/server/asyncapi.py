@@ -50,7 +50,8 @@ def asyncapi() -> dict[str, Any]:
                 "address": frames.PATH,
                 "description": (
                     f"Subprotocols `{frames.SUBPROTOCOL_JSON}` (text frames) and"
-                    f" `{frames.SUBPROTOCOL_MSGPACK}` (binary frames). A bearer token opens it."
+                    f" `{frames.SUBPROTOCOL_MSGPACK}` (binary frames). A bearer token opens it:"
+                    " in the header Authorization, or as `token` of `hello`."
                 ),
                 "messages": {
                     name_of(kind): {"$ref": f"#/components/messages/{name_of(kind)}"}

@@ -12,6 +12,7 @@ from starlette.routing import compile_path
 from relaymesh.errors import MeshError, NotFound
 from relaymesh.server.exchange import Disconnected, Exchange, Receive, Reply, Scope, Send, as_reply
 from relaymesh.server.problem import Broken, MethodNotAllowed, problem_answer
+from relaymesh.server.security.response import secured
 from relaymesh.server.served import Served
 
 log = logging.getLogger("relaymesh.server")
@@ -116,9 +117,20 @@ class Router:
 async def not_found(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - an ASGI app
     """The last app of all: there is no such path."""
     if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008})
+        hint = "the WebSocket is /v1/ws"
+        await refuse_handshake(
+            scope, send, NotFound(f"there is no WebSocket {scope['path'][:200]}", hint=hint)
+        )
         return
     error = NotFound(f"there is no path {scope['path'][:200]}", hint="GET /openapi.json lists every path")
     status, headers, body = problem_answer(error, scope["path"])
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def refuse_handshake(scope: Scope, send: Send, error: MeshError) -> None:
+    """Answer a WebSocket's handshake with a problem, in place of opening it."""
+    status, headers, body = problem_answer(error, scope["path"][:200])
+    start = {"type": "websocket.http.response.start", "status": status, "headers": secured(headers)}
+    await send(start)
+    await send({"type": "websocket.http.response.body", "body": body})

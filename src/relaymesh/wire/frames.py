@@ -50,7 +50,8 @@ class Asking(Frame, forbid_unknown_fields=True):
 class Hello(Asking, tag="hello"):
     """First of all. `resume`: the session to go on with; `held`: the lease tokens the client still has.
 
-    `bundles`: the client reads messages of several frames.
+    `bundles`: the client reads messages of several frames. `token`: the credential of a connection that was
+    opened without the header Authorization.
     """
 
     protocol: str
@@ -58,6 +59,7 @@ class Hello(Asking, tag="hello"):
     resume: str | None = None
     held: list[int] = []
     bundles: bool = False
+    token: str | None = None
 
 
 class Send(Asking, tag="send"):

@@ -70,7 +70,8 @@ WEBSOCKET = """\
 ## The WebSocket
 
 `/v1/ws` with the subprotocol `relaymesh.v1.json` (text frames). One frame is one operation: `op` says which,
-`ref` joins an answer to its question. The first frame is `hello`; the answer is `welcome`.
+`ref` joins an answer to its question. The first frame is `hello`; the answer is `welcome`. The credential is
+the header Authorization of the handshake, or, where none can be sent (in a browser), `token` in `hello`.
 
 - A message keeps fields that the protocol does not know. A frame does not: an unknown field of `receive`,
   `settle`, `call` or any other frame is refused by its name.

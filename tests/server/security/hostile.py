@@ -122,7 +122,7 @@ CREDENTIALS = [
     get("one for an agent that reads statistics", 403, token="coder"),
     get("the metrics without one", 401, "GET", "/metrics", token=None),
     Hostile("in a trailer", in_a_trailer, (401,)),
-    ws("a websocket without one", 401, token=None),
+    ws("a websocket without one, elsewhere", 401, path="/v1/messages", token=None),
     ws("a websocket with one in its address", 400, path="/v1/ws?token=x", token=None),
     ws("a websocket with a revoked one", 401, token="revoked"),
 ]
@@ -391,8 +391,8 @@ HANDSHAKES = [
     ws("no version", (400, 426), version=""),
     ws("no key", 400, key=" "),
     ws("a short key", 400, key="c2hvcnQ="),
-    ws("no protocol we speak", 403, subprotocol="chat"),
-    ws("another place", (403, 404), path="/v1/messages"),
+    ws("no protocol we speak", 400, subprotocol="chat"),
+    ws("another place", 404, path="/v1/messages"),
     ws("up and out", 400, path="/v1/../ws"),
     raw(
         "another protocol",

@@ -39,6 +39,8 @@ PIPELINE_MAX = 32
 
 CLOSE_WAIT = 8
 """The state of a TCP connection whose other end is closed, as Linux names it."""
+UNKNOWN_BYTES_MAX = 65_536
+"""What a WebSocket may send before it shows a valid credential: a `hello`."""
 FRAMES_A_TURN = 64
 """WebSocket frames of one connection that are read without a pause: half a millisecond's worth."""
 
@@ -346,6 +348,8 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         self._sizes: deque[int] = deque()
         """Of the messages that wait for the application."""
         self._held = 0
+        self._unknown_bytes = 0
+        """Read before a valid credential came."""
         self._window = Window()
         self._pause_s = 0.0
         """How long what came lately is to be followed by nothing."""
@@ -379,6 +383,11 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         if not self.handshake_initiated:
             super().data_received(data)
             return
+        if self.account is None:
+            self._unknown_bytes += len(data)
+            if self._unknown_bytes > UNKNOWN_BYTES_MAX:
+                self._fail(1009, "more than a hello came before the credential")
+                return
         now = self.loop.time()
         bulk = self._window.bulk_of(len(data), now)
         if pause_s := self._connections.came(self, bulk, now):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from functools import partial
 from typing import Any
 
 from relaymesh.errors import Unauthorized
@@ -21,12 +22,12 @@ from relaymesh.server.security.arrival import CONNECTION_KEY, Arrival, Scope, ar
 from relaymesh.server.security.audit import AuditEvent, AuditLog
 from relaymesh.server.security.bodies import Bodies, Gone, drain, replayed
 from relaymesh.server.security.hosts import Hosts, own_names
-from relaymesh.server.security.principal import STATE_KEY, Principal
+from relaymesh.server.security.principal import LOGIN_KEY, STATE_KEY, Principal
 from relaymesh.server.security.proxies import Proxies
 from relaymesh.server.security.rates import BYTES_A_WRITE
 from relaymesh.server.security.refusals import Refused, problem_body
 from relaymesh.server.security.response import Answered, secured
-from relaymesh.server.security.sockets import Sockets
+from relaymesh.server.security.sockets import Socket, Sockets
 from relaymesh.server.security.trail import AGENT_KEY, TRAIL_KEY, RefusalLog, Trail
 from relaymesh.server.served import Served
 
@@ -54,11 +55,17 @@ log = logging.getLogger("relaymesh.server")
 class Guard:
     """The ASGI application around the application."""
 
-    def __init__(self, app: App, served: Served, *, open_paths: Iterable[str] = ()) -> None:
-        """`open_paths`: what may be read without a credential, beside whether the node lives."""
+    def __init__(
+        self, app: App, served: Served, *, open_paths: Iterable[str] = (), login_paths: Iterable[str] = ()
+    ) -> None:
+        """`open_paths`: what may be read without a credential, beside whether the node lives.
+
+        `login_paths`: WebSockets that may bring their credential in their first frame (`login_of`).
+        """
         settings = served.settings.security
         self._app = app
         self._open_paths = HEALTH_PATHS | frozenset(open_paths)
+        self._login_paths = frozenset(login_paths)
         self._served = served
         self._settings = settings
         self._hosts = Hosts((*settings.allow_hosts, *own_names(served.settings.host)))
@@ -151,22 +158,42 @@ class Guard:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
         try:
-            arrival = self._admitted(scope)
+            arrival = self._checked(scope)
+            comes_later = arrival.authorization is None and arrival.path in self._login_paths
+            if not comes_later:
+                self._known(scope, arrival, self._authenticated(arrival))
         except Refused as refused:
             await self._refuse_handshake(scope, refused, send)
             return
-        trail: Trail = scope[TRAIL_KEY]
-        principal: Principal = scope[STATE_KEY]
-        trail.write("ws.opened", 101, route=arrival.path)
         connection = scope.get(CONNECTION_KEY)
         taken = _nothing if connection is None else connection.taken
-        try:
-            with self._sockets.opened(principal.token_id, send) as socket:
-                await self._app(scope, self._paced(receive, scope[ACCOUNT_KEY], taken), socket.send)
-        finally:
-            trail.write("ws.closed", 0, route=arrival.path)
+        with self._sockets.opened(send) as socket:
+            if comes_later:
+                scope[LOGIN_KEY] = partial(self._log_in, scope, arrival, socket)
+            else:
+                self._opened(scope, socket)
+            try:
+                await self._app(scope, self._paced(receive, scope, taken), socket.send)
+            finally:
+                if socket.token_id is not None:
+                    scope[TRAIL_KEY].write("ws.closed", 0, route=arrival.path)
 
-    def _paced(self, receive: Receive, account: Account, taken: Callable[[], None]) -> Receive:
+    def _opened(self, scope: Scope, socket: Socket) -> None:
+        """The socket has a credential: it ends when that does."""
+        socket.token_id = scope[STATE_KEY].token_id
+        scope[TRAIL_KEY].write("ws.opened", 101, route=scope["path"])
+
+    def _log_in(self, scope: Scope, arrival: Arrival, socket: Socket, token: str) -> None:
+        """The credential of an open WebSocket, checked as one in Authorization. Raises `Refused`."""
+        try:
+            self._known(scope, arrival, self._principal_of(token))
+        except Refused as refused:
+            self._audit_refusal(scope, refused)
+            self._served.counts.problems += 1
+            raise
+        self._opened(scope, socket)
+
+    def _paced(self, receive: Receive, scope: Scope, taken: Callable[[], None]) -> Receive:
         """Messages of one credential, no faster than its rate: the socket is not read while it waits.
 
         `taken` is called for each message that leaves the queue of the socket.
@@ -179,9 +206,10 @@ class Guard:
                 return connect.pop()
             message = await receive()
             if message["type"] == "websocket.receive":
+                account: Account | None = scope.get(ACCOUNT_KEY)
                 size = len(message.get("bytes") or message.get("text") or b"")
                 cost = max(1.0, size / BYTES_A_WRITE)
-                while wait := account.take(loop.time(), cost):
+                while account is not None and (wait := account.take(loop.time(), cost)):
                     self._served.counts.write_rate_limited += 1
                     await asyncio.sleep(wait)
                 taken()
@@ -211,6 +239,14 @@ class Guard:
 
     def _admitted(self, scope: Scope) -> Arrival:
         """Host, Origin, URL and credential; puts principal and trail into the scope."""
+        arrival = self._checked(scope)
+        is_open = arrival.path in self._open_paths and arrival.method in READS
+        if not is_open:
+            self._known(scope, arrival, self._authenticated(arrival))
+        return arrival
+
+    def _checked(self, scope: Scope) -> Arrival:
+        """Host, Origin and URL."""
         scope.pop(STATE_KEY, None)
         arrival = arrival_of(scope, self._proxies)
         scope[TRAIL_KEY] = Trail(self._served.audit, arrival, None)
@@ -220,14 +256,11 @@ class Guard:
         if arrival.origin is not None and not self._hosts.knows_origin(arrival.origin, scheme, port):
             raise Refused(refusals.ORIGIN_REFUSED)
         check_url(scope)
-        if arrival.path in self._open_paths and arrival.method in READS and scope["type"] == "http":
-            return arrival
-        principal = self._authenticated(arrival)
-        scope[STATE_KEY] = principal
-        scope[TRAIL_KEY] = Trail(self._served.audit, arrival, principal)
-        scope[ACCOUNT_KEY] = account = self._accounts.of(
-            principal.token_id, asyncio.get_running_loop().time()
-        )
+        return arrival
+
+    def _known(self, scope: Scope, arrival: Arrival, principal: Principal) -> None:
+        """Put principal, trail and account into the scope, unless the credential has too many connections."""
+        account = self._accounts.of(principal.token_id, asyncio.get_running_loop().time())
         connection = scope.get(CONNECTION_KEY)
         if (
             connection is not None
@@ -235,23 +268,27 @@ class Guard:
             and not connection.belongs_to(account)
         ):
             raise Refused(refusals.TOO_MANY_CONNECTIONS, "this credential has too many", retry_after=1.0)
-        return arrival
+        scope[STATE_KEY] = principal
+        scope[TRAIL_KEY] = Trail(self._served.audit, arrival, principal)
+        scope[ACCOUNT_KEY] = account
 
     def _port(self, arrival: Arrival) -> int | None:
         """The port that Host must name; a proxy in front may listen on any."""
         return None if self._proxies.trusts(arrival.peer) else arrival.server_port
 
     def _authenticated(self, arrival: Arrival) -> Principal:
-        challenge = {"www-authenticate": 'Bearer realm="relaymesh"'}
         if arrival.authorization is None:
-            raise Refused(refusals.UNAUTHORIZED, "no credential was given", challenge)
+            raise _unauthorized("no credential was given")
         kind, _, text = arrival.authorization.partition(" ")
         if kind.lower() != "bearer":
-            raise Refused(refusals.UNAUTHORIZED, "the credential is no bearer token", challenge)
+            raise _unauthorized("the credential is no bearer token")
+        return self._principal_of(text.strip())
+
+    def _principal_of(self, token: str) -> Principal:
         try:
-            principal: Principal = self._served.tokens.authenticate(text.strip())
+            principal: Principal = self._served.tokens.authenticate(token)
         except Unauthorized as error:
-            raise Refused(refusals.UNAUTHORIZED, error.message, challenge) from None
+            raise _unauthorized(error.message) from None
         return principal
 
     def _check_scope(self, scope: Scope) -> None:
@@ -281,6 +318,10 @@ class Guard:
         if event is not None and isinstance(trail, Trail):
             now = asyncio.get_running_loop().time()
             self._refusals.write(trail, event, refused.refusal.status, refused.detail, now)
+
+
+def _unauthorized(detail: str) -> Refused:
+    return Refused(refusals.UNAUTHORIZED, detail, {"www-authenticate": 'Bearer realm="relaymesh"'})
 
 
 def _nothing() -> None:

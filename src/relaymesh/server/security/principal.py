@@ -27,7 +27,7 @@ that looks like one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -44,10 +44,13 @@ from relaymesh.kernel.address import (
 )
 from relaymesh.server.security.likeness import RESERVED_NAMES, is_reserved
 
-__all__ = ["EVERYWHERE", "RESERVED_NAMES", "Principal", "principal_of"]
+__all__ = ["EVERYWHERE", "RESERVED_NAMES", "Login", "Principal", "login_of", "principal_of"]
 
 EVERYWHERE = "*"
 STATE_KEY = "relaymesh.principal"
+LOGIN_KEY = "relaymesh.login"
+Login = Callable[[str], None]
+"""Takes the token of a WebSocket that was opened without one. Raises the guard's `Refused`."""
 _AGENT = "agent:"
 
 
@@ -202,3 +205,9 @@ def principal_of(scope: Mapping[str, Any]) -> Principal:
     if not isinstance(principal, Principal):
         raise Unauthorized("no credential was given")
     return principal
+
+
+def login_of(scope: Mapping[str, Any]) -> Login | None:
+    """What takes the token of a WebSocket that has shown none yet; None when it has."""
+    login: Login | None = scope.get(LOGIN_KEY)
+    return login

@@ -21,8 +21,9 @@ class Socket:
 
     __slots__ = ("_send", "ended", "token_id")
 
-    def __init__(self, token_id: str, send: Send) -> None:
-        self.token_id = token_id
+    def __init__(self, send: Send) -> None:
+        self.token_id: str | None = None
+        """None: it has shown no credential yet."""
         self._send = send
         self.ended = False
 
@@ -53,8 +54,8 @@ class Sockets:
         return len(self._open)
 
     @contextmanager
-    def opened(self, token_id: str, send: Send) -> Iterator[Socket]:
-        socket = Socket(token_id, send)
+    def opened(self, send: Send) -> Iterator[Socket]:
+        socket = Socket(send)
         self._open.add(socket)
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._look(), name="relaymesh-tokens")
@@ -68,7 +69,8 @@ class Sockets:
             await asyncio.sleep(LOOK_SECONDS)
             self._tokens.refresh()
             for socket in self._open:
-                if not socket.ended and not self._tokens.is_valid(socket.token_id):
+                id = socket.token_id
+                if id is not None and not socket.ended and not self._tokens.is_valid(id):
                     self._end(socket)
 
     def _end(self, socket: Socket) -> None:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Close(IntEnum):
-    """RFC 6455 codes as this protocol uses them; 4401 is the guard's, when a token has ended."""
+    """RFC 6455 codes as this protocol uses them."""
 
     DONE = 1000
     """The client said goodbye."""
@@ -24,6 +24,8 @@ class Close(IntEnum):
     """The node stops. Come back, and resume."""
     TRY_LATER = 1013
     """The client does not read what it asked for. Come back, with less credit."""
+    UNAUTHORIZED = 4401
+    """No valid token in Authorization or in `hello`; or the guard saw that the token has ended."""
 
 
 class Ended(Exception):

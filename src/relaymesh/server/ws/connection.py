@@ -16,16 +16,16 @@ from typing import Any
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from relaymesh.errors import InvalidSettings, MeshError, RateLimited
+from relaymesh.errors import InvalidEnvelope, InvalidSettings, MeshError, RateLimited
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.kernel.entry import Lease
 from relaymesh.server.exchange import Event, Receive, Scope, Send
 from relaymesh.server.problem import Broken, status_of
-from relaymesh.server.routing import App
+from relaymesh.server.routing import App, refuse_handshake
 from relaymesh.server.security.accounts import Account, account_of
 from relaymesh.server.security.arrival import CONNECTION_KEY
 from relaymesh.server.security.bulk import SMALL_BYTES
-from relaymesh.server.security.principal import EVERYWHERE, Principal, principal_of
+from relaymesh.server.security.principal import EVERYWHERE, Principal, login_of, principal_of
 from relaymesh.server.security.rates import BYTES_A_WRITE
 from relaymesh.server.security.trail import Trail, trail_of
 from relaymesh.server.served import Served
@@ -33,6 +33,7 @@ from relaymesh.server.ws.binary import Binary
 from relaymesh.server.ws.calls import PAGES, READING
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.credit import Feed
+from relaymesh.server.ws.login import logged_in, next_frame
 from relaymesh.server.ws.mistyped import Mistyped
 from relaymesh.server.ws.operations import Operations
 from relaymesh.server.ws.outbox import Outbox
@@ -51,6 +52,8 @@ STOP_S = 2.0
 """How long operations may take to finish when the node stops."""
 
 CODECS: tuple[type[Binary | Text], ...] = (Binary, Text)
+NO_CODEC = "the WebSocket's handshake offers no subprotocol of this node (Sec-WebSocket-Protocol)"
+CODEC_HINT = f"offer {frames.SUBPROTOCOL_JSON}; {frames.SUBPROTOCOL_MSGPACK} is for RelayMesh's own client"
 
 
 def websocket_app(served: Served) -> App:
@@ -60,16 +63,31 @@ def websocket_app(served: Served) -> App:
     async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
         codec = _codec_for(scope.get("subprotocols", []))
         if codec is None:
-            await send({"type": "websocket.close", "code": Close.PROTOCOL})
+            await refuse_handshake(scope, send, InvalidEnvelope(NO_CODEC, hint=CODEC_HINT))
             return
         await send({"type": "websocket.accept", "subprotocol": codec.subprotocol})
+        first = None
+        login = login_of(scope)
+        if login is not None:
+            first = await logged_in(login, codec, receive, send)
+            if first is None:
+                return
         sessions.watch_stop()
         socket = scope.get(CONNECTION_KEY)
         drained, bulk_s = (None, _at_once) if socket is None else (socket.drained, socket.bulk_s)
         account = account_of(scope)
         outbox = partial(Outbox, account=account, drained=drained)
         connection = Connection(
-            served, sessions, principal_of(scope), account, trail_of(scope), codec, send, outbox, bulk_s
+            served,
+            sessions,
+            principal_of(scope),
+            account,
+            trail_of(scope),
+            codec,
+            send,
+            outbox,
+            bulk_s,
+            first,
         )
         await connection.run(receive)
 
@@ -99,8 +117,12 @@ class Connection:
         send: Send,
         outbox: Callable[[Binary | Text, Send, Callable[[Ended], None]], Outbox],
         bulk_s: Callable[[int], float],
+        first: Event | None = None,
     ) -> None:
-        """`bulk_s`: how long to wait after an answer of so many bytes."""
+        """`bulk_s`: how long to wait after an answer of so many bytes.
+
+        `first`: its hello, if that was read already for the token in it.
+        """
         self._served = served
         self._trail = trail
         self._sessions = sessions
@@ -110,6 +132,7 @@ class Connection:
         self._send = send
         self._bulk_s = bulk_s
         self._session: Session | None = None
+        self._first = first
         self._gone = False
         self._outbox = outbox(codec, send, self._end)
         self._working: set[asyncio.Task[None]] = set()
@@ -190,16 +213,18 @@ class Connection:
     # -- reading
 
     async def _read(self, receive: Receive) -> None:
-        try:
-            first = await asyncio.wait_for(_next(receive), HELLO_S)
-        except TimeoutError:
-            raise Ended(Close.PROTOCOL, "no hello came in time") from None
+        first = self._first
+        if first is None:
+            try:
+                first = await asyncio.wait_for(next_frame(receive), HELLO_S)
+            except TimeoutError:
+                raise Ended(Close.PROTOCOL, "no hello came in time") from None
         if first is None:
             return
         (hello, _), *others = self._codec.read(first) or [(None, b"")]
         operations = await self._greet(hello)
         goes_on = await self._begin_all(operations, others)
-        while goes_on and (event := await _next(receive)) is not None:
+        while goes_on and (event := await next_frame(receive)) is not None:
             goes_on = await self._begin_all(operations, self._codec.read(event))
 
     async def _greet(self, hello: Any) -> Operations:
@@ -207,6 +232,13 @@ class Connection:
             self.put(self._codec.problem(None, hello.error))
         if not isinstance(hello, frames.Hello):
             raise Ended(Close.PROTOCOL, "a connection begins with hello")
+        if hello.token is not None and self._first is None:
+            error: MeshError = InvalidEnvelope(
+                "this connection was opened with Authorization, and hello brings a token",
+                hint="give the credential once: in the header, or in hello",
+            )
+            self.put(self._codec.problem(None, error))
+            raise Ended(Close.PROTOCOL, "two credentials")
         if hello.protocol.partition(".")[0] != frames.PROTOCOL.partition(".")[0]:
             error = InvalidSettings(
                 f"this node speaks protocol {frames.PROTOCOL}, not {hello.protocol[:20]!r}",
@@ -427,17 +459,6 @@ class Connection:
         if self._gone:
             return
         self._outbox.put(data)
-
-
-async def _next(receive: Receive) -> Event | None:
-    """The next frame as it came; None when the client is gone."""
-    while True:
-        event = await receive()
-        kind = event["type"]
-        if kind == "websocket.receive":
-            return event
-        if kind == "websocket.disconnect":
-            return None
 
 
 def _at_once(size: int) -> float:  # noqa: ARG001 - nobody counts what moves

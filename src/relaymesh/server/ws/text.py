@@ -36,10 +36,16 @@ Messages = Annotated[Raw, msgspec.Meta(title="messages")]
 
 
 class Hello(Asking, tag="hello"):
+    """First of all. `resume`: the session to go on with; `held`: the lease tokens the client still has.
+
+    `token`: the credential of a connection that was opened without the header Authorization.
+    """
+
     protocol: str
     agent: str | None = None
     resume: str | None = None
     held: Tokens = msgspec.field(default_factory=list)
+    token: str | None = None
 
 
 class Send(Asking, tag="send"):
@@ -230,7 +236,7 @@ def _known(frame: Any) -> Any:
     """A frame as the connection knows it."""
     if isinstance(frame, Hello):
         held = [token for text in frame.held if (token := parse_token(text)) is not None]
-        return frames.Hello(frame.protocol, frame.agent, frame.resume, held)
+        return frames.Hello(frame.protocol, frame.agent, frame.resume, held, token=frame.token)
     if isinstance(frame, Receive):
         return frames.Receive(frame.ref, frame.mailbox, frame.max, frame.wait_ms, frame.correlation_id)
     return frame
