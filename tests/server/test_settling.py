@@ -178,4 +178,31 @@ async def test_a_body_that_is_not_sound_settles_nothing(tmp_path: Path, body: An
 async def test_an_empty_body_settles_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         answer = await api.admin.post("/v1/settle")
-        assert (answer.status_code, answer.json()) == (200, {"results": [], "stale": 0})
+        assert (answer.status_code, answer.json()) == (200, {"results": [], "stale": 0, "failed": 0})
+
+
+async def test_an_answer_counts_what_failed_and_is_409_when_all_did(tmp_path: Path) -> None:
+    """A client that looks at the status alone must not take a lost lease for an ack."""
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        first, second = await _tokens(api, 2)
+        full = [{"from": "coder", "to": "nobody", "content": 1}]
+        answer = await api.admin.post(
+            "/v1/settle",
+            json={"acks": [first, "0.9.9"], "replies": [{"token": second, "messages": full}]},
+        )
+        assert (answer.status_code, answer.json()["stale"], answer.json()["failed"]) == (200, 1, 2)
+        for how, code in [
+            ({"acks": [first]}, "LEASE_LOST"),
+            ({"acks": [first], "nacks": [{"token": "0.9.9"}]}, "LEASE_LOST"),
+            ({"replies": [{"token": second, "messages": full}]}, "UNKNOWN_RECIPIENT"),
+        ]:
+            answer = await api.admin.post("/v1/settle", json=how)
+            problem = answer.json()
+            assert answer.status_code == 409
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert (problem["code"], problem["status"]) == (code, 409)
+            assert len(problem["results"]) == problem["failed"] >= 1
+            assert problem["hint"]
+        answer = await api.admin.post("/v1/settle", json={})
+        assert (answer.status_code, answer.json()["failed"]) == (200, 0)

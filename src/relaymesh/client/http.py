@@ -108,9 +108,13 @@ class HttpSession(RemoteSession):
         *,
         wait_s: float = 0.0,
         patience_s: float | None = None,
+        or_status: int | None = None,
         **query: Any,
     ) -> tuple[Answer, bool]:
-        """The answer, and whether the request had to be made again before it came."""
+        """The answer, and whether the request had to be made again before it came.
+
+        `or_status`: a status beside those of success whose body may be the answer.
+        """
         content = body if isinstance(body, bytes) or body is None else _encode(body)
         if content is not None and len(content) > self._body_bytes_max:
             raise PayloadTooLarge(
@@ -128,7 +132,7 @@ class HttpSession(RemoteSession):
                 response = await self._http.request(
                     method, path, content=content, params=query or None, timeout=wait_s + ANSWER_S
                 )
-                return answer_of(response, answer), failures > 0
+                return answer_of(response, answer, or_status), failures > 0
             except httpx.TransportError as error:
                 reason = f"{type(error).__name__} {error}".strip()
             except MeshError as error:
@@ -281,7 +285,7 @@ class HttpSession(RemoteSession):
     # -- settling
 
     async def _settle(self, request: api.SettleRequest) -> tuple[list[api.SettledBody], bool]:
-        answer, repeated = await self._ask("POST", "/v1/settle", request, api.SettledAnswer)
+        answer, repeated = await self._ask("POST", "/v1/settle", request, api.SettledAnswer, or_status=409)
         return answer.results, repeated
 
     async def ack(self, tokens: Sequence[int], *, durable: bool = False, drop: bool = False) -> list[int]:

@@ -63,12 +63,15 @@ def problem_error(status: int, content: bytes) -> MeshError | None:
     )
 
 
-def answer_of(response: httpx.Response, kind: type[Answer]) -> Answer:
-    """What the node answered. Raises what it raised, and `Unreachable` when whoever answered is no node."""
+def answer_of(response: httpx.Response, kind: type[Answer], or_status: int | None = None) -> Answer:
+    """What the node answered. Raises what it raised, and `Unreachable` when whoever answered is no node.
+
+    `or_status`: a problem of this status may hold the answer, as that of a settle does.
+    """
     answer = error = None
-    if response.is_success:
+    if response.is_success or response.status_code == or_status:
         answer = _decoded(response.content, kind)
-    else:
+    if not response.is_success:
         error = problem_error(response.status_code, response.content)
     if answer is not None:
         return answer

@@ -45,6 +45,8 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it needs no credential."""
     problems: tuple[int, ...] = ()
     """Statuses beside those every operation has."""
+    conflict: Any = None
+    """The body of 409, where it says more than a problem does."""
 
 
 def _whole(least: int, most: int, default: int, description: str) -> dict[str, Any]:
@@ -88,7 +90,9 @@ SENDING = Details(
 DETAILS: dict[tuple[str, str], Details] = {
     ("POST", "/v1/messages"): SENDING,
     ("POST", "/v1/topics/{topic}/messages"): SENDING,
-    ("POST", "/v1/settle"): Details(request=(api.SettleRequest,), problems=(507,)),
+    ("POST", "/v1/settle"): Details(
+        request=(api.SettleRequest,), answer=(api.SettledAnswer,), problems=(507,), conflict=api.SettleProblem
+    ),
     ("POST", "/v1/mailboxes/{mailbox}/receive"): Details(
         request=(api.ReceiveRequest,), body_required=False, query=RECEIVING
     ),
@@ -175,7 +179,11 @@ def _components(rows: Sequence[tuple[Operation, str]]) -> dict[str, Any]:
     kinds: list[Any] = [api.ProblemBody]
     for row, path in rows:
         details = DETAILS.get((row.method, path), Details())
-        kinds += [*details.request, *_answers(row, details)]
+        kinds += [
+            *details.request,
+            *_answers(row, details),
+            *([details.conflict] if details.conflict else []),
+        ]
     _, components = msgspec.json.schema_components(kinds, ref_template=REF)
     opened(components)
     return components
@@ -233,6 +241,12 @@ def _responses(row: Operation, path: str, details: Details) -> dict[str, Any]:
     responses: dict[str, Any] = {str(details.status): good}
     if path == "/readyz":
         responses["503"] = {"description": "Messages are not taken now", "content": good["content"]}
+    if details.conflict is not None:
+        words = " ".join((details.conflict.__doc__ or "").split())
+        responses["409"] = {
+            "description": words,
+            "content": {PROBLEM: {"schema": _schema((details.conflict,))}},
+        }
     if details.public:
         refused = {400, 403, 405, 429}
     else:

@@ -10,24 +10,38 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError, Unauthorized
 from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.entry import parse_token
-from relaymesh.server.exchange import Exchange
+from relaymesh.server.codes import BY_NAME
+from relaymesh.server.exchange import Exchange, Reply
 from relaymesh.server.intake import Intake, parsed
+from relaymesh.server.problem import MEDIA_TYPE, PROBLEM_TYPE, TITLES
 from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import Principal
 from relaymesh.server.served import Served
-from relaymesh.wire.api import ExtendBody, NackBody, ReplyBody, SettledAnswer, SettledBody, SettleRequest
+from relaymesh.wire.api import (
+    ExtendBody,
+    NackBody,
+    ReplyBody,
+    SettledAnswer,
+    SettledBody,
+    SettleProblem,
+    SettleRequest,
+    settled_answer,
+)
 from relaymesh.wire.api.settling import SETTLE_MAX, Outcome
 from relaymesh.wire.envelope import iso
 
+ALL_FAILED = 409
 
-async def settle(exchange: Exchange) -> SettledAnswer:
-    """Settle deliveries. A stale token is `lease_lost` and stops none of the others."""
+
+async def settle(exchange: Exchange) -> Reply | SettledAnswer:
+    """Settle deliveries. A stale token is `lease_lost` and stops none of the others; 409 if all failed."""
     exchange.principal.require("agent")
     request = await exchange.decode(SettleRequest)
     texts = request.tokens
@@ -46,7 +60,32 @@ async def settle(exchange: Exchange) -> SettledAnswer:
         *await _together([settling.nack(each) for each in request.nacks]),
         *await _together([settling.extend(each) for each in request.extends]),
     ]
-    return SettledAnswer(results=results, stale=sum(each.outcome == "lease_lost" for each in results))
+    answer = settled_answer(results)
+    if results and answer.failed == len(results):
+        return Reply(ALL_FAILED, msgspec.json.encode(_problem(answer, exchange.scope["path"])), MEDIA_TYPE)
+    return answer
+
+
+def _problem(answer: SettledAnswer, path: str) -> SettleProblem:
+    """A problem document that says so to a client that looks at the status alone, with the results in it."""
+    first, count = answer.results[0], answer.failed
+    code, detail, hint = str(first.code), str(first.detail), str(first.hint or "")
+    if first.outcome == "lease_lost":
+        error = LeaseLost(f"lease {first.token} is no longer held")
+        code, detail, hint = error.code, error.message, error.hint
+    return SettleProblem(
+        type=PROBLEM_TYPE + code.lower().replace("_", "-"),
+        title=TITLES[ALL_FAILED],
+        status=ALL_FAILED,
+        detail=detail if count == 1 else f"none of {count} tokens could be settled; the first: {detail}",
+        code=code,
+        hint=hint,
+        retryable=code in BY_NAME and BY_NAME[code].retryable,
+        instance=path,
+        results=answer.results,
+        stale=answer.stale,
+        failed=count,
+    )
 
 
 async def _together(settles: list[Coroutine[Any, Any, SettledBody]]) -> list[SettledBody]:

@@ -104,6 +104,7 @@ class Settled(Frame, tag="settled"):
     ref: int
     results: list[api.SettledBody]
     stale: int
+    failed: int
 
 
 class OpenMailbox(frames.Arguments):
@@ -198,7 +199,8 @@ class Text:
         ]
         ended = [parse_token(each.token) for each in results if each.outcome not in ("extended", "refused")]
         on.settled([token for token in ended if token is not None])
-        return Settled(frame.ref, results, sum(each.outcome == "lease_lost" for each in results))
+        counted = api.settled_answer(results)
+        return Settled(frame.ref, results, counted.stale, counted.failed)
 
     def deliveries(self, ref: int | None, mailbox: str, leases: list[Lease], now: int) -> bytes:
         return _encode(Deliveries(mailbox, [delivery_body(lease, now) for lease in leases], now, ref))

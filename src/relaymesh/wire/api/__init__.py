@@ -69,7 +69,9 @@ from relaymesh.wire.api.settling import (
     ReplyBody,
     SettledAnswer,
     SettledBody,
+    SettleProblem,
     SettleRequest,
+    settled_answer,
 )
 from relaymesh.wire.api.story import FailureBody, StoryAnswer, StoryEntry
 
@@ -126,7 +128,9 @@ __all__ = [
     "RuleBody",
     "SettleRequest",
     "SettledAnswer",
+    "SettleProblem",
     "SettledBody",
+    "settled_answer",
     "StatsAnswer",
     "StoryAnswer",
     "StoryEntry",

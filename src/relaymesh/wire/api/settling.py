@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from relaymesh.kernel.bounds import CODE_LENGTH_MAX, DURATION_MS_MAX, LEASE_MS_MAX
 from relaymesh.wire.api.base import Answer, Message, Request, Time, Token
+from relaymesh.wire.api.node import ProblemBody
 from relaymesh.wire.api.sending import ReceiptBody
 
 SETTLE_MAX = 10_000
@@ -129,3 +130,24 @@ class SettledAnswer(Answer, frozen=True):
 
     results: list[SettledBody]
     stale: Annotated[int, Meta(description="How many were lease_lost.")]
+    failed: Annotated[int, Meta(description="How many were lease_lost or refused.")] = 0
+
+
+class SettleProblem(ProblemBody, frozen=True, kw_only=True):
+    """409: none of the tokens could be settled. `code` is that of the first."""
+
+    results: list[SettledBody]
+    stale: Annotated[int, Meta(description="How many were lease_lost.")]
+    failed: Annotated[int, Meta(description="All of them.")]
+
+
+FAILED: frozenset[Outcome] = frozenset({"lease_lost", "refused"})
+
+
+def settled_answer(results: list[SettledBody]) -> SettledAnswer:
+    """The results, counted."""
+    return SettledAnswer(
+        results=results,
+        stale=sum([each.outcome == "lease_lost" for each in results]),
+        failed=sum([each.outcome in FAILED for each in results]),
+    )
