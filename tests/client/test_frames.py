@@ -191,6 +191,35 @@ def test_an_agent_joins_with_its_hello_and_is_heard_of(server: ServerThread, tok
         assert server.served.roster.state("default/coder", server.served.now) == "online"
 
 
+@pytest.mark.parametrize("scopes", [["write"], ["agent:planner", "agent:critic"], ["admin"]])
+def test_a_client_that_said_hello_as_an_agent_sends_as_it(
+    server: ServerThread, client: Raw, scopes: list[str]
+) -> None:
+    with Raw(server, server.token(scopes), hello={"agent": "planner"}) as planner:
+        assert planner.ask(op="send", messages=[{"to": "coder", "content": 1}])["op"] == "receipts"
+        client.ask(op="call", name="subscribe", arguments={"pattern": "news", "name": "coder"})
+        assert planner.ask(op="publish", topic="news", messages=[{"content": 2}])["op"] == "receipts"
+    [sent] = client.ask(op="receive", mailbox="coder")["deliveries"]
+    [published] = client.ask(op="receive", mailbox="news:coder")["deliveries"]
+    assert [each["message"]["from"] for each in (sent, published)] == ["default/planner"] * 2
+
+
+def test_a_reply_without_from_comes_from_the_agent_whose_mail_it_answers(client: Raw) -> None:
+    send(client, 1)
+    [got] = client.ask(op="receive", mailbox="coder")["deliveries"]
+    reply = {"token": got["token"], "messages": [{"to": "planner", "content": "done"}]}
+    [result] = client.ask(op="settle", replies=[reply])["results"]
+    assert result["outcome"] == "replied", result
+    [answer] = client.ask(op="receive", mailbox="planner")["deliveries"]
+    assert answer["message"]["from"] == "default/coder"
+
+
+def test_without_hello_or_a_single_agent_the_sender_must_be_named(client: Raw) -> None:
+    answer = client.ask(op="send", messages=[{"to": "coder", "content": 1}])
+    assert (answer["code"], answer["detail"]) == ("INVALID_MESSAGE", "`from` is missing")
+    assert "hello" in answer["hint"]
+
+
 def test_a_problem_names_its_code_and_the_way_out(client: Raw) -> None:
     answer = client.ask(op="send", messages=[{"from": "planner", "to": "nobody", "content": 1}])
     assert (answer["op"], answer["code"]) == ("problem", "UNKNOWN_RECIPIENT")

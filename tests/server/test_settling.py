@@ -206,3 +206,17 @@ async def test_an_answer_counts_what_failed_and_is_409_when_all_did(tmp_path: Pa
             assert problem["hint"]
         answer = await api.admin.post("/v1/settle", json={})
         assert (answer.status_code, answer.json()["failed"]) == (200, 0)
+
+
+async def test_a_reply_needs_no_from_whatever_the_credential(tmp_path: Path) -> None:
+    """The delivery says whose mail is answered."""
+    async with serving(tmp_path) as api:
+        await api.open("coder", "planner")
+        tokens = await _tokens(api, 2)
+        twice = api.client(["agent:coder", "agent:planner"])
+        for token, client in zip(tokens, (api.client(["write"]), twice), strict=True):
+            reply = {"token": token, "messages": [{"to": "planner", "content": "done"}]}
+            answer = await client.post("/v1/settle", json={"replies": [reply]})
+            assert answer.status_code == 200, answer.text
+        got = await api.receive("planner", max=2)
+        assert [each["message"]["from"] for each in got] == ["default/coder"] * 2

@@ -74,10 +74,13 @@ class Intake:
 
     __slots__ = ("_order", "groups", "minted", "notes", "senders")
 
-    def __init__(self, served: Served, principal: Principal, messages: Sequence[Incoming]) -> None:
+    def __init__(
+        self, served: Served, principal: Principal, messages: Sequence[Incoming], sender: str | None = None
+    ) -> None:
+        """`sender`: of messages that name none, where the credential is no single agent."""
         self.notes: dict[int, tuple[str, ...]] = {}
         self.minted = True
-        stamps = Stamps(served, principal)
+        stamps = Stamps(served, principal, sender)
         by_recipient: dict[str, list[Envelope]] = {}
         order: dict[str, list[int]] = {}
         for i, incoming in enumerate(messages):
@@ -106,11 +109,14 @@ class TopicIntake:
 
     __slots__ = ("envelopes", "minted", "notes", "senders")
 
-    def __init__(self, served: Served, principal: Principal, messages: Sequence[Incoming]) -> None:
+    def __init__(
+        self, served: Served, principal: Principal, messages: Sequence[Incoming], sender: str | None = None
+    ) -> None:
+        """`sender`: of messages that name none, where the credential is no single agent."""
         self.notes: dict[int, tuple[str, ...]] = {}
         self.envelopes: list[Envelope] = []
         self.minted = True
-        stamps = Stamps(served, principal)
+        stamps = Stamps(served, principal, sender)
         for i, incoming in enumerate(messages):
             if incoming.to is not None:
                 raise _at(
@@ -176,10 +182,11 @@ def _at(i: int, messages: Sequence[object], error: InvalidEnvelope) -> InvalidEn
 class Stamps:
     """Names in one request, as the credential may use them: each is looked at once."""
 
-    __slots__ = ("_principal", "_recipients", "_roster", "_senders", "_served")
+    __slots__ = ("_otherwise", "_principal", "_recipients", "_roster", "_senders", "_served")
 
-    def __init__(self, served: Served, principal: Principal) -> None:
+    def __init__(self, served: Served, principal: Principal, otherwise: str | None = None) -> None:
         self._served = served
+        self._otherwise = otherwise
         self._roster = served.roster
         self._principal = principal
         self._recipients: dict[str, str] = {}
@@ -209,7 +216,7 @@ class Stamps:
     def _sender(self, given: str | None) -> str:
         sender = self._senders.get(given)
         if sender is None:
-            sender = self._senders[given] = self._principal.sender(given)
+            sender = self._senders[given] = self._principal.sender(given, self._otherwise)
             heard(self._served, sender)
         return sender
 

@@ -80,7 +80,9 @@ class Message(
 
     content: Annotated[Raw, Meta(description="Any JSON value, kept byte for byte.")]
     id: Annotated[Id | None, Meta(description="Printable. Makes sending it again harmless.")] = None
-    sender: Annotated[Name | None, Meta(description="Must be the credential's own name, if given.")] = None
+    sender: Annotated[
+        Name | None, Meta(description="The sender. Left out: the agent of the credential, or of `hello`.")
+    ] = None
     to: Annotated[Name | None, Meta(description="Left out when publishing to a topic.")] = None
     type: Annotated[
         str | None,

@@ -78,6 +78,8 @@ the header Authorization of the handshake, or, where none can be sent (in a brow
 - A frame with a missing, mistyped or unknown field is answered by a `problem` with its `ref`, and the
   connection goes on. Text that is not sound JSON is answered by a `problem` and ends the connection (1007):
   no answer could name its `ref`. A wrong `hello` ends it too (1002).
+- `from` may be left out: a message is from the credential's agent. Of a credential that is no single agent,
+  a reply is from the agent whose delivery it answers, and any other message from the `agent` of `hello`.
 """
 
 TYPES = """\

@@ -102,6 +102,7 @@ class Settling:
         self._session = served.session
         self._principal = principal
         self._good: dict[str, int] = {}
+        self._mailboxes: dict[str, str] = {}
         self._refused: dict[str, SettledBody] = {}
         self.holders: set[str] = set()
         """The agents whose deliveries they are."""
@@ -117,6 +118,7 @@ class Settling:
             elif self._principal.may_receive(mailbox):
                 self._good[text] = tokens[text]
                 self.holders.add(subscriber_of(mailbox))
+                self._mailboxes[text] = mailbox
             else:
                 error = Unauthorized("that delivery is not in a mailbox of this token", authenticated=True)
                 self._refused[text] = _refused(text, error)
@@ -144,7 +146,8 @@ class Settling:
             return self._refused[reply.token]
         try:
             messages = await parsed(self._served, self._account, reply.messages)
-            intake = Intake(self._served, self._principal, messages)
+            answers_for = subscriber_of(self._mailboxes[reply.token])
+            intake = Intake(self._served, self._principal, messages, answers_for)
             given = await self._session.settle(
                 self._good[reply.token], intake.groups, budget=self._served.budget
             )

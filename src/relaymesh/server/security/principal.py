@@ -17,9 +17,12 @@ Who a message is from (`sender`), by credential and the `from` that was given:
 | credential | no `from` | its own name | another name |
 |---|---|---|---|
 | `agent:<name>`, whatever else it has | that agent | that agent | refused |
-| several `agent:<name>` | refused: say which | that agent | refused |
-| `write` or `admin`, no agent | refused: say which | | that name, in its namespace |
+| several `agent:<name>` | see below | that agent | refused |
+| `write` or `admin`, no agent | see below | | that name, in its namespace |
 | `read` alone | refused | refused | refused |
+
+Without `from`, a message is from the agent whose delivery it replies to, or from the agent of the WebSocket's
+`hello`; without these it is refused.
 
 `RESERVED_NAMES` are the mesh's own voice: only an `admin` credential may send as one of them, or as a name
 that looks like one.
@@ -140,14 +143,18 @@ class Principal(msgspec.Struct, frozen=True):
 
     # -- acting
 
-    def sender(self, given: str | None) -> str:
+    def sender(self, given: str | None, otherwise: str | None = None) -> str:
         """The sender that is stamped on a message; `given` is the `from` the message came with.
 
-        The answer depends on nothing else: a connection may remember it.
+        `otherwise`: the sender when no `from` was given and the credential is no single agent: the agent of
+        the connection's hello, or the one whose delivery is answered. The answer depends on nothing else: a
+        connection may remember it.
         """
         self.require("agent")
-        if given is None:
+        if given is None and (otherwise is None or len(self.agents) == 1):
             return self._only_agent()
+        given = otherwise if given is None else given
+        assert given is not None
         address = self.address(given, "from")
         if self.agents and not self._is_agent(address):
             raise self._refusal(f"{given!r} in `from` is not the agent of this token")
@@ -180,7 +187,10 @@ class Principal(msgspec.Struct, frozen=True):
     def _only_agent(self) -> str:
         if len(self.agents) == 1:
             return self.address(next(iter(self.agents)))
-        raise InvalidEnvelope("`from` is missing", hint="this token is no single agent: name the sender")
+        raise InvalidEnvelope(
+            "`from` is missing",
+            hint="this token is no single agent: name the sender, or say hello as one on a WebSocket",
+        )
 
     def _is_agent(self, address: str) -> bool:
         return any(self.address(agent) == address for agent in self.agents)

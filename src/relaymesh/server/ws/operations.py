@@ -54,7 +54,8 @@ class Operations:
         self._senders: dict[str, str] = {}
         self._recipients: dict[str, str] = {}
         self._mailboxes: dict[str, str] = {}
-        self._agent: str | None = None
+        self.agent: str | None = None
+        """As whom the client said hello, if as anybody."""
         self.acted: dict[int, set[str]] = {}
         """As which agents each frame under way has acted, by its number; the audit takes it from here."""
 
@@ -63,12 +64,12 @@ class Operations:
         address = self.mailbox(agent)
         if self.served.roster.registration(address) is None:
             await self.served.roster.register(address, self.served.now)
-        self._agent = address
+        self.agent = address
         heard(self.served, address)
 
     def beat(self) -> None:
         """A sign of life of everybody who speaks here."""
-        for agent in {*self._senders.values(), self._agent} - {None}:
+        for agent in {*self._senders.values(), self.agent} - {None}:
             heard(self.served, str(agent))
 
     @staticmethod
@@ -175,7 +176,7 @@ class Operations:
     def _stamp(self, given: str) -> str:
         """Who it is from. What is sent in nobody's name is sent in that of the credential's agent."""
         reserved = name_of(given) in RESERVED_NAMES and not self.principal.is_admin
-        return self.principal.sender(None if reserved else given)
+        return self.principal.sender(None if reserved else given, self.agent)
 
     # -- receiving
 

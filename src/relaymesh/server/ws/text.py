@@ -149,7 +149,7 @@ class Text:
         """Do what the frame asks for, and answer."""
         if isinstance(frame, Send):
             on.principal.require("agent")
-            intake = Intake(on.served, on.principal, await _messages(on, frame.messages))
+            intake = Intake(on.served, on.principal, await _messages(on, frame.messages), on.agent)
             on.acted[frame.ref] = intake.senders
             given = await on.served.session.send(
                 intake.groups, intake.minted, on.seconds(frame.wait_ms), budget=on.served.budget
@@ -158,7 +158,7 @@ class Text:
         if isinstance(frame, Publish):
             on.principal.require("agent")
             topic = on.principal.topic(frame.topic)
-            published = TopicIntake(on.served, on.principal, await _messages(on, frame.messages))
+            published = TopicIntake(on.served, on.principal, await _messages(on, frame.messages), on.agent)
             on.acted[frame.ref] = published.senders
             given = await on.served.session.publish(
                 topic,
