@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -13,14 +15,21 @@ from websockets.sync.client import connect
 
 from relaymesh import Mesh
 from relaymesh.server.address import server_folder
+from relaymesh.server.reliability import ReliabilityConfig
 from relaymesh.server.ws import outbox
+from relaymesh.testing import ManualClock
 from tests.client.raw import Raw
-from tests.client.serving import ServerThread
+from tests.client.serving import ANY_PORT, ServerThread
 
 
 @pytest.fixture
 def token(server: ServerThread) -> str:
     return server.token(["write", "read"])
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
@@ -218,6 +227,88 @@ def test_without_hello_or_a_single_agent_the_sender_must_be_named(client: Raw) -
     answer = client.ask(op="send", messages=[{"to": "coder", "content": 1}])
     assert (answer["code"], answer["detail"]) == ("INVALID_MESSAGE", "`from` is missing")
     assert "hello" in answer["hint"]
+
+
+def test_a_register_is_answered_by_handshake_ack_with_the_terms(server: ServerThread, client: Raw) -> None:
+    arguments = {"agent": "coder", "role": "developer", "capabilities": ["python"], "protocolVersion": "1.0"}
+    ack = client.ask(op="call", name="register", arguments=arguments)["value"]
+    assert (ack["type"], ack["name"], ack["protocolVersion"]) == ("handshake.ack", "coder", "1.0")
+    assert (ack["role"], ack["capabilities"], ack["state"]) == ("developer", ["python"], "online")
+    assert (ack["heartbeatIntervalMs"], ack["heartbeatTimeoutMs"]) == (30_000, 90_000)
+    refused = client.ask(op="call", name="register", arguments={"agent": "coder", "protocolVersion": "2.0"})
+    assert (refused["code"], refused["hint"]) == ("INVALID_MESSAGE", "this node speaks 1.0, 1.1")
+    with httpx.Client(base_url=server.url, headers={"authorization": f"Bearer {server.token()}"}) as http:
+        body = {"name": "coder", "role": "developer", "capabilities": ["python"], "protocolVersion": "1.0"}
+        again = http.post("/v1/agents", json=body).json()
+    changing = {"registeredAt", "lastHeardAt"}
+    assert {k: v for k, v in again.items() if k not in changing} == {
+        k: v for k, v in ack.items() if k not in changing
+    }, "HTTP and WebSocket give the same answer"
+
+
+def test_an_agent_that_says_goodbye_is_offline_at_once(server: ServerThread, token: str) -> None:
+    with Raw(server, token, hello={"agent": "coder"}) as client, Raw(server, token) as other:
+        other.ask(op="call", name="register", arguments={"agent": "planner"})
+        client.tell(op="goodbye")
+        assert client.closed()[0] == 1000
+        assert state(server, "coder") == "offline"
+        assert state(server, "planner") == "online", "it said nothing"
+
+
+def test_a_goodbye_on_one_connection_leaves_the_agent_of_another_online(
+    server: ServerThread, token: str
+) -> None:
+    with Raw(server, token, hello={"agent": "coder"}), Raw(server, token, hello={"agent": "coder"}) as second:
+        second.tell(op="goodbye")
+        assert second.closed()[0] == 1000
+        assert state(server, "coder") == "online"
+
+
+@pytest.mark.parametrize("how", ["receive", "credit", "subscription", "send"])
+def test_a_client_that_only_receives_or_sends_is_there(tmp_path: Path, clock: ManualClock, how: str) -> None:
+    with ServerThread(tmp_path / "presence", clock=clock) as server, Raw(server, server.token()) as client:
+        client.ask(op="call", name="register", arguments={"agent": "coder"})
+        clock.advance(91)
+        assert state(server, "coder") == "offline"
+        mailbox = "coder"
+        if how == "subscription":
+            client.ask(op="call", name="subscribe", arguments={"pattern": "news", "name": "coder"})
+            mailbox = "news:coder"
+        if how == "send":
+            client.ask(op="send", messages=[{"from": "coder", "to": "coder", "content": 1}])
+        elif how == "credit":
+            client.tell(op="credit", mailbox=mailbox, credit=1)
+            client.ask(op="ping")
+        else:
+            client.ask(op="receive", mailbox=mailbox)
+        assert state(server, "coder") == "online"
+        clock.advance(91)
+        assert client.ask(op="heartbeat")["op"] == "ack"
+        assert state(server, "coder") == "online", "a heartbeat is for all who act here"
+
+
+def test_a_heartbeat_may_name_agents_and_only_those_of_the_credential(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    with ServerThread(tmp_path / "presence", clock=clock) as server, Raw(server, server.token()) as admin:
+        for name in ("coder", "planner"):
+            admin.ask(op="call", name="register", arguments={"agent": name})
+        clock.advance(91)
+        with Raw(server, server.token(["agent:coder"])) as client:
+            assert client.ask(op="heartbeat", agents=["coder"])["op"] == "ack"
+            assert client.ask(op="heartbeat", agents=["planner"])["code"] == "UNAUTHORIZED"
+            assert (state(server, "coder"), state(server, "planner")) == ("online", "offline")
+
+
+def test_the_welcome_names_the_heartbeat_that_is_configured(tmp_path: Path) -> None:
+    often = ReliabilityConfig(heartbeat_interval=5_000, heartbeat_timeout=15_000)
+    settings = replace(ANY_PORT, reliability=often)
+    with ServerThread(tmp_path / "often", settings=settings) as server, Raw(server, server.token()) as client:
+        assert client.welcome["heartbeatMs"] == 5_000
+
+
+def state(server: ServerThread, agent: str) -> str:
+    return server.served.roster.state(f"default/{agent}", server.served.now)
 
 
 def test_a_problem_names_its_code_and_the_way_out(client: Raw) -> None:

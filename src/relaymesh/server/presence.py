@@ -11,7 +11,9 @@
 | offline | silent for longer, or gone; its mail waits for it |
 | unknown | it has no registration, and nothing was heard of it |
 
-Anything an agent does counts as being heard of: registering, a heartbeat, a receive, a send.
+Anything an agent does counts as being heard of: registering, a heartbeat, a receive, a send. On a WebSocket
+a heartbeat is one of every agent that registered, sent or received there, and of those it names in `agents`;
+`goodbye` makes them offline at once, except those that are on another connection too.
 """
 
 from __future__ import annotations
@@ -71,13 +73,3 @@ class Presence:
         if last.gone or now - last.at >= self._timeout_ms:
             return "offline"
         return "draining" if draining else "online"
-
-    def forget(self, now: int, older_than_ms: int) -> int:
-        """Let go of agents that were silent for so long. Answers how many."""
-        old = [agent for agent, last in self._heard.items() if now - last.at > older_than_ms]
-        for agent in old:
-            del self._heard[agent]
-        return len(old)
-
-    def __len__(self) -> int:
-        return len(self._heard)

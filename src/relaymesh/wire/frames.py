@@ -143,7 +143,10 @@ class Ping(Asking, tag="ping"):
 
 
 class Heartbeat(Asking, tag="heartbeat"):
+    """A sign of life of every agent that speaks or receives here, and of those that `agents` names."""
+
     ref: int = 0
+    agents: Annotated[list[str], _Few] = []
 
 
 class Goodbye(Asking, tag="goodbye"):
@@ -285,6 +288,7 @@ class Register(Arguments):
     role: str | None = None
     capabilities: list[str] = []
     metadata: dict[str, Any] = {}
+    protocol_version: str = PROTOCOL
 
 
 class OfAgent(Arguments):

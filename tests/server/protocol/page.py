@@ -78,6 +78,9 @@ the header Authorization of the handshake, or, where none can be sent (in a brow
 - A frame with a missing, mistyped or unknown field is answered by a `problem` with its `ref`, and the
   connection goes on. Text that is not sound JSON is answered by a `problem` and ends the connection (1007):
   no answer could name its `ref`. A wrong `hello` ends it too (1002).
+- An agent joins with `hello` (`agent`), or with the call `register`, which is `handshake.register`: it takes
+  `agent`, `role`, `capabilities`, `protocolVersion` and `metadata`, and its result is `handshake.ack`, the
+  same object that `POST /v1/agents` answers with. A `heartbeat` is due every `heartbeatMs` of the `welcome`.
 - `from` may be left out: a message is from the credential's agent. Of a credential that is no single agent,
   a reply is from the agent whose delivery it answers, and any other message from the `agent` of `hello`.
 """

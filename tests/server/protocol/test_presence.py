@@ -55,14 +55,6 @@ def test_words_that_come_late_take_nothing_back() -> None:
     assert (presence.last_heard(CODER), presence.status(CODER)) == (100, "busy")
 
 
-def test_whoever_is_silent_for_long_is_forgotten() -> None:
-    presence = Presence(TIMEOUT)
-    presence.heard(CODER, 0)
-    presence.heard("default/other", 500)
-    assert presence.forget(1_000, older_than_ms=600) == 1
-    assert len(presence) == 1
-
-
 FITS: dict[End, set[Role]] = {
     "any": set(ROLES),
     "agent": set(ROLES),

@@ -13,6 +13,7 @@ from relaymesh.server.exchange import Exchange, Reply
 from relaymesh.server.served import Served
 from relaymesh.wire.api import (
     AgentBody,
+    HandshakeAck,
     HeartbeatAnswer,
     HeartbeatRequest,
     RegisterRequest,
@@ -21,7 +22,7 @@ from relaymesh.wire.api import (
 from relaymesh.wire.stats import MeshStats
 
 
-async def register(exchange: Exchange) -> AgentBody:
+async def register(exchange: Exchange) -> HandshakeAck:
     """`handshake.register`: an agent joins, and has a mailbox from now on. Doing it again renews it."""
     principal, served = exchange.principal, exchange.served
     principal.require("agent")
@@ -37,7 +38,18 @@ async def register(exchange: Exchange) -> AgentBody:
         protocol=request.protocol_version,
         metadata=request.metadata,
     )
-    return _described(served, agent, registration, _pending_of(served, agent))
+    return handshake_ack(served, agent, registration)
+
+
+def handshake_ack(served: Served, agent: str, registration: Registration) -> HandshakeAck:
+    """The answer to `handshake.register`, over HTTP and over the WebSocket."""
+    body = _described(served, agent, registration, _pending_of(served, agent))
+    config = served.roster.config
+    return HandshakeAck(
+        **msgspec.structs.asdict(body),
+        heartbeat_interval_ms=config.heartbeat_interval,
+        heartbeat_timeout_ms=config.heartbeat_timeout,
+    )
 
 
 async def list_agents(exchange: Exchange) -> Reply:

@@ -32,7 +32,7 @@ async def receive(exchange: Exchange) -> DeliveriesAnswer:
     request = decode_body(body, ReceiveRequest) if body else exchange.query_into(ReceiveRequest, QUERY)
     holder = _holder(principal, request)
     exchange.check_room(ANSWER_BYTES_MAX)
-    heard(served, mailbox)
+    heard(served, subscriber_of(mailbox))
     leases = await served.session.receive(
         mailbox, request.max, 0, request.correlation_id, holder=holder, remote=True
     )

@@ -26,8 +26,10 @@ from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.server.outcome import ended_by
 from relaymesh.server.pages import entries_page, letter_size, letters_after, page
+from relaymesh.server.routes.agents import handshake_ack
 from relaymesh.server.ws.operations import Operations
 from relaymesh.wire import frames
+from relaymesh.wire.api import HandshakeAck
 from relaymesh.wire.envelope import check_envelope
 from relaymesh.wire.stats import MeshStats
 
@@ -92,14 +94,18 @@ async def _ended_by(on: Operations, given: frames.Attempts) -> list[bool]:
     return await asyncio.to_thread(ended_by, on.served, given.attempts)
 
 
-async def _register(on: Operations, given: frames.Register) -> None:
-    await on.served.roster.register(
-        on.mailbox(given.agent),
+async def _register(on: Operations, given: frames.Register) -> HandshakeAck:
+    agent = on.mailbox(given.agent)
+    registration = await on.served.roster.register(
+        agent,
         on.served.now,
         role=given.role,
         capabilities=given.capabilities,
+        protocol=given.protocol_version,
         metadata=given.metadata,
     )
+    on.speaks_for(agent)
+    return handshake_ack(on.served, agent, registration)
 
 
 async def _drain(on: Operations, given: frames.OfAgent) -> None:

@@ -44,7 +44,6 @@ from relaymesh.wire import frames
 log = logging.getLogger("relaymesh.server")
 
 HELLO_S = 10.0
-HEARTBEAT_MS = 30_000
 IN_FLIGHT_MAX = 64
 RECEIVES_MAX = 1_000
 FEEDS_MAX = 1_000
@@ -268,7 +267,7 @@ class Connection:
                     session.id,
                     frames.PROTOCOL,
                     served.now,
-                    HEARTBEAT_MS,
+                    served.roster.config.heartbeat_interval,
                     namespace,
                     served.session.payload_bytes_max,
                     served.settings.body_bytes_max,
@@ -313,8 +312,7 @@ class Connection:
         elif isinstance(frame, frames.Ping):
             self.put(self._codec.frame(frames.Pong(frame.ref, self._served.now)))
         elif isinstance(frame, frames.Heartbeat):
-            on.beat()
-            self.put(self._codec.frame(frames.Beat(frame.ref, self._served.now)))
+            self._beat(on, frame)
         elif isinstance(frame, frames.Hello):
             raise Ended(Close.PROTOCOL, "hello was said before")
         elif isinstance(frame, frames.Goodbye):
@@ -325,6 +323,14 @@ class Connection:
                 raise Ended(Close.UNREADABLE, f"a frame cannot be read: {frame.error.message}")
         else:
             self._begin_work(on, frame, (frame.ref, xxh3_64_intdigest(data)), len(data))
+
+    def _beat(self, on: Operations, frame: frames.Heartbeat) -> None:
+        try:
+            on.beat(frame.agents)
+        except MeshError as error:
+            self.put(self._codec.problem(frame.ref, error))
+        else:
+            self.put(self._codec.frame(frames.Beat(frame.ref, self._served.now)))
 
     def _begin_work(self, on: Operations, frame: Any, question: Question, size: int) -> None:
         session = on.session

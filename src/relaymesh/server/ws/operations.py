@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from msgspec.structs import astuple, force_setattr
@@ -65,12 +65,26 @@ class Operations:
         if self.served.roster.registration(address) is None:
             await self.served.roster.register(address, self.served.now)
         self.agent = address
-        heard(self.served, address)
+        self.speaks_for(address)
 
-    def beat(self) -> None:
-        """A sign of life of everybody who speaks here."""
-        for agent in {*self._senders.values(), self.agent} - {None}:
-            heard(self.served, str(agent))
+    def speaks_for(self, agent: str) -> None:
+        """The agent is here: it sends, receives or registered. Heartbeats of this session are its own."""
+        agents = self.session.agents
+        if len(agents) < NAMES_MAX:
+            agents.add(agent)
+        heard(self.served, agent)
+
+    def speaks_for_all(self, agents: Iterable[str]) -> None:
+        for agent in agents:
+            if agent not in self.session.agents:
+                self.speaks_for(agent)
+
+    def beat(self, named: Sequence[str] = ()) -> None:
+        """A sign of life of everybody who speaks or receives here, and of the agents that are named."""
+        for name in named:
+            self.session.agents.add(self.mailbox(name))
+        for agent in self.session.agents:
+            heard(self.served, agent)
 
     @staticmethod
     def seconds(wait_ms: int | None) -> float | None:
@@ -163,7 +177,7 @@ class Operations:
                 if len(senders) >= NAMES_MAX:
                     senders.clear()
                 sender = senders[envelope.sender] = self._stamp(envelope.sender)
-                heard(self.served, sender)
+                self.speaks_for(sender)
             # It was decoded just now and is nobody else's yet. One object for all of a name: see share_names.
             force_setattr(envelope, "sender", sender)
             if envelope.type == PLAIN_TYPE:
@@ -197,6 +211,7 @@ class Operations:
     ) -> list[Lease]:
         """Deliveries of a full address. Cancelled, it gives back what was on its way."""
         session = self.session
+        self.speaks_for(subscriber_of(mailbox))
         leases = await self._node.receive(
             mailbox,
             min(max, RECEIVE_MAX),

@@ -56,6 +56,8 @@ class Session:
         """What is being worked on."""
         self.expected: set[tuple[str, str]] = set()
         """Answers that are expected: mailbox and correlation id."""
+        self.agents: set[str] = set()
+        """Agents that speak or receive here."""
         self._answers: dict[Question, bytes] = {}
         self._missed: dict[Question, bytes] = {}
         self.kept = 0
@@ -235,11 +237,20 @@ class Sessions:
         self._sessions.pop(session.id, None)
         self._attached(session)
         session.forget_answers()
+        self._leave(session)
         tokens = list(session.granted)
         session.granted.clear()
         if tokens:
             await self._served.session.release(tokens)
         await self._unexpect(session)
+
+    def _leave(self, session: Session) -> None:
+        """Its agents are offline, unless they are on another connection too."""
+        agents, session.agents = session.agents, set()
+        if agents:
+            agents = agents.difference(*[each.agents for each in self._sessions.values() if each.connection])
+        for agent in agents:
+            self._served.roster.presence.gone(agent, self._served.now)
 
     async def _unexpect(self, session: Session) -> None:
         """Nobody waits for these answers any more: they are messages as all others."""

@@ -151,6 +151,7 @@ class Text:
             on.principal.require("agent")
             intake = Intake(on.served, on.principal, await _messages(on, frame.messages), on.agent)
             on.acted[frame.ref] = intake.senders
+            on.speaks_for_all(intake.senders)
             given = await on.served.session.send(
                 intake.groups, intake.minted, on.seconds(frame.wait_ms), budget=on.served.budget
             )
@@ -160,6 +161,7 @@ class Text:
             topic = on.principal.topic(frame.topic)
             published = TopicIntake(on.served, on.principal, await _messages(on, frame.messages), on.agent)
             on.acted[frame.ref] = published.senders
+            on.speaks_for_all(published.senders)
             given = await on.served.session.publish(
                 topic,
                 published.envelopes,

@@ -56,6 +56,14 @@ class AgentBody(Answer, frozen=True):
     metadata: Fields = field(default_factory=dict)
 
 
+class HandshakeAck(AgentBody, frozen=True, kw_only=True):
+    """`handshake.ack`: you joined, as this agent, and these are the terms."""
+
+    type: Literal["handshake.ack"] = "handshake.ack"
+    heartbeat_interval_ms: Annotated[int, Meta(description="A heartbeat is expected every so many ms.")]
+    heartbeat_timeout_ms: Annotated[int, Meta(description="Without one for so long the agent is offline.")]
+
+
 def agent_body(
     address: str,
     registration: Registration | None,
