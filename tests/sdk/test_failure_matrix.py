@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from relaymesh import MailboxFull
+from relaymesh.kernel.contract import Rule
 from relaymesh.testing import ManualMesh
 
 FIELDS = ("topic", "message_id", "subscriber", "attempt", "error_code", "retryable", "final_state")
@@ -154,3 +155,51 @@ def test_an_error_of_a_plain_agent_has_all_fields_too(lines: Any) -> None:
         ("", "b", "coder", 0, "ttl_expired", False, "dead_letter"),
         ("", "c", "coder", 1, "dropped", False, "dropped"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "attempts"),
+    [
+        ("INVALID_MESSAGE", 1),
+        ("TASK_NOT_FOUND", 1),
+        ("UNAUTHORIZED", 1),
+        ("RATE_LIMITED", 6),
+        ("AGENT_BUSY", 4),
+        ("AGENT_OFFLINE", 4),
+        ("task_not_found", 1),
+        ("Invalid", 1),
+        ("TIMEOUT", 4),
+        ("Something_Else", 4),
+    ],
+)
+def test_the_protocol_s_codes_are_in_the_contract_in_any_case(code: str, attempts: int) -> None:
+    """Seed codes of a nack: what can never work is not tried again; RATE_LIMITED gets five retries."""
+    with ManualMesh() as mesh:
+        seen: list[int] = []
+
+        @mesh.agent("coder").handle
+        def work(delivery: Any) -> None:
+            seen.append(delivery.attempt)
+            delivery.nack("no", code=code)
+
+        mesh.agent("planner").send("coder", 1, ttl=0)
+        mesh.advance(3600)
+        assert seen == list(range(1, attempts + 1))
+        assert [letter.code for letter in mesh.dead_letters()] == [code]
+
+
+@pytest.mark.parametrize(
+    ("row", "code"), [("RATE_LIMITED", "rate_limited"), ("rate_limited", "RATE_LIMITED")]
+)
+def test_a_mailbox_s_own_row_counts_for_its_code_in_any_case(row: str, code: str) -> None:
+    with ManualMesh() as mesh:
+        seen: list[int] = []
+
+        @mesh.agent("coder", contract={row: Rule(1)}).handle
+        def work(delivery: Any) -> None:
+            seen.append(delivery.attempt)
+            delivery.nack("no", code=code)
+
+        mesh.agent("planner").send("coder", 1, ttl=0)
+        mesh.advance(3600)
+        assert seen == [1, 2]

@@ -1,7 +1,8 @@
 """Failure contracts: which error is tried again, how often, and where it ends.
 
 A contract is a table from error code to `Rule`. Codes are words, not Python classes: the
-SDK maps exception classes to codes at the edge. A code that has no row uses `other`.
+SDK maps exception classes to codes at the edge. `RATE_LIMITED`, as the Mailbox protocol writes it, and
+`rate_limited` are one code. A code that has no row uses `other`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ CONFLICT = "conflict"
 DUPLICATE = "duplicate"
 FATAL = "fatal"
 OTHER = "other"
+INVALID_MESSAGE = "invalid_message"
+TASK_NOT_FOUND = "task_not_found"
+UNAUTHORIZED = "unauthorized"
+"""These three are the Mailbox protocol's: the same message can never succeed."""
 
 DEFAULT_CONTRACT: dict[str, Rule] = {
     TIMEOUT: Rule(retries=3, alert=True, default=True),
@@ -58,6 +63,9 @@ DEFAULT_CONTRACT: dict[str, Rule] = {
     CONFLICT: Rule(retries=0, exit="success"),
     DUPLICATE: Rule(retries=0, exit="success"),
     FATAL: Rule(retries=0, alert=True),
+    INVALID_MESSAGE: Rule(retries=0),
+    TASK_NOT_FOUND: Rule(retries=0),
+    UNAUTHORIZED: Rule(retries=0),
     OTHER: Rule(retries=3, default=True),
 }
 
@@ -65,12 +73,12 @@ Contract = dict[str, Rule]
 
 
 def rule_for(contract: Contract | None, code: str) -> Rule:
-    """The row of `code`: the mailbox's own, else the default table's, else `other`."""
+    """The row of `code`: the mailbox's own, else the default table's, else `other`. Case does not matter."""
     if contract is not None:
-        rule = contract.get(code)
+        rule = contract.get(code) or contract.get(code.lower()) or contract.get(code.upper())
         if rule is not None:
             return rule
-    rule = DEFAULT_CONTRACT.get(code)
+    rule = DEFAULT_CONTRACT.get(code.lower())
     if rule is not None:
         return rule
     return contract[OTHER] if contract is not None and OTHER in contract else DEFAULT_CONTRACT[OTHER]

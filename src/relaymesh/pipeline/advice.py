@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from relaymesh.kernel.contract import DEFAULT_CONTRACT, OTHER
+from relaymesh.kernel.contract import rule_for
 from relaymesh.modes import PRIVATE, Modes
 from relaymesh.pipeline.tables.durable import swap_file
 
@@ -133,7 +133,7 @@ def _from_contracts(rows: Iterable[Row]) -> Iterator[Suggestion]:
     """Back to the default row of the contract, where a mailbox does otherwise to its harm."""
     for row in rows:
         code = row["code"]
-        rule = DEFAULT_CONTRACT.get(code, DEFAULT_CONTRACT[OTHER])
+        rule = rule_for(None, code)
         yield Suggestion(
             mailbox=row["mailbox"],
             setting=f"contract.{code}",

@@ -9,6 +9,10 @@ document with `code`, over the WebSocket a `problem` frame with the same code. A
   is tried again. Whoever sent a `question` is told in any case.
 
 Both go to `replyTo`, else to the sender.
+
+A receiver may nack with any code. The failure contract has rows for the protocol's: `INVALID_MESSAGE`,
+`TASK_NOT_FOUND` and `UNAUTHORIZED` are never tried again, `RATE_LIMITED` five times, any other code three
+times. Upper and lower case are the same.
 """
 
 from __future__ import annotations

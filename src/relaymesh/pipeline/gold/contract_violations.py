@@ -63,7 +63,7 @@ def _ended(messages: DataFrame) -> tuple[DataFrame, DataFrame]:
     row: list[str | Column] = [*_MAILBOX, "message_sequence", "code", f.col("settled_at").alias("seen_at")]
     early = dead.filter("reason = 'retries_exhausted' and attempts <= limit and max_retries is null")
     woken = sorted(code for code, rule in DEFAULT_CONTRACT.items() if rule.alert)
-    silent = dead.filter(f.col("code").isin(*woken) & ~f.coalesce("alert", f.lit(False)))
+    silent = dead.filter(f.lower("code").isin(*woken) & ~f.coalesce("alert", f.lit(False)))
     missing = (f.col("limit") + 1 - f.col("attempts")).alias("excess")
     return (
         early.select(*row, missing, f.lit("gave_up_early").alias("violation")),

@@ -50,14 +50,16 @@ def settings_over_time(bronze: DataFrame) -> DataFrame:
 
 def default_retries(code: Column) -> Column:
     """Retries the default contract gives to an error of this code."""
-    return f.coalesce(_default()[code], f.lit(DEFAULT_CONTRACT[OTHER].retries))
+    return f.coalesce(_default()[f.lower(code)], f.lit(DEFAULT_CONTRACT[OTHER].retries))
 
 
 def contract_retries(contract: Column, code: Column) -> Column:
     """Retries of the row `kernel.contract.rule_for` finds: own, default, own `other`, default `other`."""
     return f.coalesce(
         contract[code]["retries"],
-        _default()[code],
+        contract[f.lower(code)]["retries"],
+        contract[f.upper(code)]["retries"],
+        _default()[f.lower(code)],
         contract[OTHER]["retries"],
         f.lit(DEFAULT_CONTRACT[OTHER].retries),
     )
