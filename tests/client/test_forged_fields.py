@@ -87,7 +87,7 @@ def test_no_protocol_shows_the_forged_fields_of_an_old_journal(tmp_path: Path) -
         with http(server, token) as client, Raw(server, token) as socket:
             peeked = client.get("/v1/mailboxes/coder")
             received = client.post("/v1/mailboxes/coder/receive", json={"max": 1})
-            pushed = socket.ask(op="receive", mailbox="coder", max=1, wait_ms=0)
+            pushed = socket.ask(op="receive", mailbox="coder", max=1, waitMs=0)
         for text in (peeked.text, received.text, json.dumps(pushed)):
             assert "old" in text
             assert FORGED not in text

@@ -173,7 +173,7 @@ def test_an_error_of_a_plain_agent_has_all_fields_too(lines: Any) -> None:
     ],
 )
 def test_the_protocol_s_codes_are_in_the_contract_in_any_case(code: str, attempts: int) -> None:
-    """Seed codes of a nack: what can never work is not tried again; RATE_LIMITED gets five retries."""
+    """What can never work is not tried again; RATE_LIMITED gets five retries."""
     with ManualMesh() as mesh:
         seen: list[int] = []
 

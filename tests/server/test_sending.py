@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from relaymesh.server.security.limits import SecuritySettings
+from relaymesh.server.settings import ServerSettings
 from tests.server.serving import Api, serving
 
 MESSAGE = {"from": "planner", "to": "coder", "content": {"do": "bump"}}
@@ -266,3 +268,19 @@ async def test_a_query_that_is_not_understood_is_refused(tmp_path: Path, query: 
         await api.open("coder")
         answer = await api.admin.post(f"/v1/messages?{query}", json=MESSAGE)
         assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_MESSAGE")
+
+
+async def test_a_write_by_get_keeps_its_delay_and_its_task(tmp_path: Path) -> None:
+    settings = ServerSettings(security=SecuritySettings(get_compat=True))
+    async with serving(tmp_path, settings=settings) as api:
+        await api.open("coder")
+        query = "to=coder&from=planner&content=hi&delayMs=60000&taskId=t-1"
+        answer = await api.admin.get(f"/v1/compat/send?{query}")
+        assert answer.status_code == 202, answer.text
+        assert answer.json()["scheduledDeliveryTime"]
+        assert (await api.counters("coder"))["delayed"] == 1
+        await api.admin.post("/v1/delayed/deliver", json={"mailbox": "coder"})
+        [delivery] = await api.receive("coder")
+        assert delivery["message"]["metadata"]["taskId"] == "t-1"
+        late = await api.admin.get("/v1/compat/send?to=coder&from=planner&content=hi&delayMs=-5")
+        assert "counts as 0" in late.json()["notes"][0]

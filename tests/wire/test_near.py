@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relaymesh.wire.near import nearest
+from relaymesh.wire.near import Names
 
 KNOWN = ("delayMs", "taskId", "ttl", "tags", "to", "correlationId")
 
@@ -25,9 +25,9 @@ KNOWN = ("delayMs", "taskId", "ttl", "tags", "to", "correlationId")
     ],
 )
 def test_a_slip_of_the_finger_names_what_was_meant(name: str, meant: str) -> None:
-    assert nearest(name, KNOWN) == meant
+    assert Names(KNOWN).nearest(name) == meant
 
 
 @pytest.mark.parametrize("name", ["", "tl", "ot", "t", "delay", "customer", "task", "x" * 1_000_000])
 def test_another_name_is_another_name(name: str) -> None:
-    assert nearest(name, KNOWN) is None
+    assert Names(KNOWN).nearest(name) is None

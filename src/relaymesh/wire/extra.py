@@ -40,7 +40,8 @@ LEASE_NAMES = MESSAGE_NAMES - frozenset(MessageOut.__struct_encode_fields__)
 METADATA_NAMES = frozenset(MetadataOut.__struct_encode_fields__)
 """What the mesh writes in `metadata`."""
 
-_OWN = MESSAGE_NAMES - {METADATA}
+_OWN = (MESSAGE_NAMES - {METADATA}) | {"delayMs", "taskId"}
+"""The last two are read at the top of a message: what a sender means by them is never in doubt."""
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 Value = TypeVar("Value")
 

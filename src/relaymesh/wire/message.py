@@ -72,7 +72,7 @@ class Message(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
-    rename={"sender": "from"},
+    rename={"sender": "from", "task_id": "taskId", "delay_ms": "delayMs"},
     forbid_unknown_fields=True,
     gc=False,
 ):
@@ -100,3 +100,5 @@ class Message(
         ),
     ] = None
     metadata: Metadata | None = None
+    task_id: Annotated[Text | None, Meta(description="The same as `metadata.taskId`.")] = None
+    delay_ms: Annotated[Any, Meta(description="The same as `metadata.delayMs`.")] = None

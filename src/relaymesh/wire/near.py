@@ -10,18 +10,26 @@ LENGTH_MAX = 64
 """A longer name is nobody's slip of the finger, and is not compared."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was meant: in another case, with or without `_`, or one edit away."""
-    if len(name) > LENGTH_MAX:
+class Names:
+    """Known names, ready to be compared with."""
+
+    __slots__ = ("_by_plain",)
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self._by_plain = {_plain(each): each for each in known}
+
+    def nearest(self, name: str) -> str | None:
+        """The known name that was meant: in another case, with or without `_`, or one edit away."""
+        if len(name) > LENGTH_MAX:
+            return None
+        plain = _plain(name)
+        found = self._by_plain.get(plain)
+        if found is not None:
+            return found
+        for other, each in self._by_plain.items():
+            if len(other) >= EDITED_LENGTH_MIN and _is_one_edit(plain, other):
+                return each
         return None
-    plain = _plain(name)
-    by_plain = {_plain(each): each for each in known}
-    if plain in by_plain:
-        return by_plain[plain]
-    for other, each in by_plain.items():
-        if len(other) >= EDITED_LENGTH_MIN and _is_one_edit(plain, other):
-            return each
-    return None
 
 
 def _plain(name: str) -> str:

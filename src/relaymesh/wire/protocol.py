@@ -41,6 +41,7 @@ from relaymesh.wire.extra import (
     unforged_metadata,
 )
 from relaymesh.wire.message import PROTOCOL_VERSION, Message, Metadata
+from relaymesh.wire.notes import slips
 from relaymesh.wire.outgoing import DeliveryOut, MessageOut, MetadataOut
 from relaymesh.wire.types import check_queued
 
@@ -51,6 +52,7 @@ _encode = msgspec.json.Encoder().encode
 _MESSAGE_FIELDS = frozenset(Message.__struct_encode_fields__)
 _METADATA_FIELDS = frozenset(Metadata.__struct_encode_fields__)
 _JSON, _BYTES = int(Encoding.JSON), int(Encoding.BYTES)
+_NO_METADATA = Metadata()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -84,21 +86,27 @@ def parse_message(
     if isinstance(data, dict):
         data = encode_content(data, 2 * limit)[0]
     extra: bytes | None = None
+    notes: tuple[str, ...] = ()
     try:
         message = _decode_message(data)
     except msgspec.ValidationError as error:
-        message, extra = _with_unknown_fields(data, error, limit, sound)
+        message, extra, notes = _with_unknown_fields(data, error, limit, sound)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidEnvelope(f"the message is not sound JSON: {error}") from None
     if not sound:
         check_sound(
             bytes(data), what="the message", depth=DEPTH_MAX + 1
         )  # its content, which lies in it, too
-    return _incoming(message, extra, new_id, limit, ttl_ms)
+    return _incoming(message, extra, notes, new_id, limit, ttl_ms)
 
 
 def _incoming(
-    message: Message, extra: bytes | None, new_id: Callable[[], str], limit: int, ttl_ms: int
+    message: Message,
+    extra: bytes | None,
+    notes: tuple[str, ...],
+    new_id: Callable[[], str],
+    limit: int,
+    ttl_ms: int,
 ) -> Incoming:
     given, type, priority, metadata = message.id, message.type, message.priority, message.metadata
     id = new_id() if given is None else check_id(given)
@@ -106,15 +114,18 @@ def _incoming(
     type = "message" if type is None else check_queued(type)
     priority = PRIORITY_BY_TYPE.get(type, PRIORITY_DEFAULT) if priority is None else _priority(priority)
     written_at = None if message.timestamp is None else (message.timestamp - _EPOCH) // _MILLISECOND
-    if metadata is None:
+    if metadata is None and message.delay_ms is None and message.task_id is None:
         content = check_size(bytes(message.content), limit)
         envelope = Envelope(id, sender, content, type=type, priority=priority, ttl_ms=ttl_ms,
                             timestamp_ms=written_at, extra=extra)  # fmt: skip
-        return Incoming(message.to, message.sender, envelope, given is not None)
+        return Incoming(message.to, message.sender, envelope, given is not None, notes)
+    metadata = metadata or _NO_METADATA
     content, encoding = _content(message.content, metadata, limit)
-    delay, note = (0, None) if metadata.delay_ms is None else parse_delay(metadata.delay_ms)
+    given_delay = _once(message.delay_ms, metadata.delay_ms, "delayMs")
+    delay, note = (0, None) if given_delay is None else parse_delay(given_delay)
     task, key, correlation, trace = (
-        metadata.task_id, metadata.ordering_key, metadata.correlation_id, metadata.traceparent
+        _once(message.task_id, metadata.task_id, "taskId"),
+        metadata.ordering_key, metadata.correlation_id, metadata.traceparent
     )  # fmt: skip
     envelope = Envelope(
         id,
@@ -136,8 +147,18 @@ def _incoming(
         written_at,
         extra,
     )
-    notes = () if note is None else (note.replace("delay_ms", "delayMs"),)
+    if note is not None:
+        notes = (note.replace("delay_ms", "delayMs"), *notes)
     return Incoming(message.to, message.sender, envelope, given is not None, notes)
+
+
+def _once(at_top: Any, in_metadata: Any, name: str) -> Any:
+    """The value of a field that may stand in either place."""
+    if at_top is None or in_metadata is None or at_top == in_metadata:
+        return in_metadata if at_top is None else at_top
+    raise InvalidEnvelope(
+        f"{name} and metadata.{name} have different values", hint="give it once, in either place"
+    )
 
 
 def _content(raw: Raw, metadata: Metadata, limit: int) -> tuple[bytes, int]:
@@ -161,14 +182,18 @@ def _priority(given: float | str) -> int:
 
 def _with_unknown_fields(
     data: bytes | Raw, error: msgspec.ValidationError, limit: int, sound: bool
-) -> tuple[Message, bytes | None]:
+) -> tuple[Message, bytes | None, tuple[str, ...]]:
     """The message without what this version does not know, and that: an object, its values as they came.
+
+    The third part notes names that look like a slip of a known one.
 
     Raises what is wrong with the message, in our words, when that is something else.
     """
     try:
         fields = _decode_fields(data)
         unknown: dict[str, Any] = _split(fields, _MESSAGE_FIELDS | LEASE_NAMES, "the message")
+        unknown_metadata: dict[str, Any] = {}
+        at_top = list(unknown)
         for name in LEASE_NAMES & fields.keys():
             del fields[name]
         if bytes(fields.get(METADATA, b"")).startswith(b"{"):
@@ -182,7 +207,9 @@ def _with_unknown_fields(
         raise InvalidEnvelope(_in_our_words(found)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise InvalidEnvelope(_in_our_words(error)) from None
-    return message, check_extra(_encode(unknown), limit, sound=sound) if unknown else None
+    if not unknown:
+        return message, None, ()
+    return message, check_extra(_encode(unknown), limit, sound=sound), slips(at_top, unknown_metadata)
 
 
 def _split(fields: dict[str, Raw], known: frozenset[str], where: str) -> dict[str, Any]:

@@ -52,7 +52,9 @@ MESSAGE = """\
 
 - `null` is as good as leaving a field out.
 - **Unknown fields survive**, value for value, at the top as in `metadata`: a later version's fields pass
-  through. A field that is given twice is refused, wherever it is.
+  through. A field that is given twice is refused, wherever it is. A name close to a known one (`delayms`) is
+  kept too, and the receipt has a note about it.
+- `delayMs` and `taskId` may stand at the top as in `metadata`; two different values are refused.
 - `content` is any JSON value and is kept byte for byte. Refused: NaN, numbers out of range, nesting beyond
   64, invalid UTF-8, lone surrogates, keys that occur twice, more bytes than `payload_bytes_max` (10 MiB).
 - Bytes: `metadata.contentEncoding` is `base64`, and `content` a string.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from relaymesh.errors import InvalidEnvelope, MeshError, PayloadTooLarge
 from relaymesh.kernel.envelope import PRIORITY_BY_TYPE, Encoding, Envelope
 from relaymesh.wire.envelope import envelope_json
+from relaymesh.wire.extra import check_extra
 from relaymesh.wire.protocol import Incoming, delivery_json, message_json, parse_message
 from relaymesh.wire.types import MESSAGE_TYPES
 from tests.kernel.driver import Driver
@@ -332,3 +333,66 @@ def test_unknown_fields_come_out_with_their_values(top: dict[str, Any], inner: d
         return
     assert {name: out[name] for name in top} == top
     assert {name: out["metadata"][name] for name in inner} == inner
+
+
+def test_a_delay_and_a_task_may_stand_at_the_top() -> None:
+    incoming = parse({"to": "coder", "content": 1, "delayMs": 250, "taskId": "t-1"})
+    assert (incoming.envelope.delay_ms, incoming.envelope.task, incoming.envelope.extra) == (250, "t-1", None)
+    with_metadata = parse({"content": 1, "delayMs": 250, "metadata": {"tags": ["x"], "delayMs": 250}})
+    assert (with_metadata.envelope.delay_ms, with_metadata.envelope.tags) == (250, ("x",))
+    assert parse({"content": 1, "delayMs": None, "taskId": None}).envelope.task is None
+
+
+@pytest.mark.parametrize("delay", [-1, "soon", True, [], {}])
+def test_a_delay_at_the_top_that_is_none_counts_as_0_and_is_noted(delay: Any) -> None:
+    incoming = parse({"content": 1, "delayMs": delay})
+    assert incoming.envelope.delay_ms == 0
+    assert "counts as 0" in incoming.notes[0]
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        {"delayMs": 5, "metadata": {"delayMs": 6}},
+        {"taskId": "a", "metadata": {"taskId": "b"}},
+        {"taskId": 7},
+        {"taskId": ""},
+    ],
+)
+def test_two_values_of_one_field_or_a_wrong_one_are_refused(twice: dict[str, Any]) -> None:
+    with pytest.raises(InvalidEnvelope, match=r"delayMs|taskId"):
+        parse({"content": 1, **twice})
+
+
+@pytest.mark.parametrize(
+    ("message", "name", "meant"),
+    [
+        ({"metadata": {"delayms": 5}}, "metadata.delayms", "metadata.delayMs"),
+        ({"metadata": {"delay_ms": 5}}, "metadata.delay_ms", "metadata.delayMs"),
+        ({"metadata": {"corelationId": "x"}}, "metadata.corelationId", "metadata.correlationId"),
+        ({"metadata": {"priority": 1}}, "metadata.priority", "priority"),
+        ({"ttl": 5}, "ttl", "metadata.ttl"),
+        ({"task_id": "t"}, "task_id", "taskId"),
+        ({"prioritiy": 1}, "prioritiy", "priority"),
+    ],
+)
+def test_a_name_that_is_nearly_known_is_kept_and_noted(message: Any, name: str, meant: str) -> None:
+    incoming = parse({"content": 1, **message})
+    assert [note for note in incoming.notes if f"`{name}`" in note and f"`{meant}`" in note]
+    assert incoming.envelope.extra is not None, "it survives as it is"
+
+
+def test_names_of_one_s_own_are_not_noted() -> None:
+    assert parse({"content": 1, "x-trace": 1, "metadata": {"customer": 1, "region": 2}}).notes == ()
+
+
+def test_many_names_that_are_nearly_known_give_few_notes() -> None:
+    many = {f"delayMs{n}": n for n in range(10)} | {f"ttl{'_' * n}": n for n in range(1, 40)}
+    assert 1 <= len(parse({"content": 1, "metadata": many}).notes) <= 8
+
+
+def test_a_sender_s_own_fields_cannot_pass_for_a_delay() -> None:
+    """The same message means the same whichever way it is sent."""
+    for name in ("delayMs", "taskId"):
+        with pytest.raises(InvalidEnvelope, match=name):
+            check_extra(json.dumps({name: 5}).encode(), 1000)

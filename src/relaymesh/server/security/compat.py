@@ -1,6 +1,7 @@
 """Writes by GET, for programs that can do nothing else: off by default, and on their way out.
 
     GET /v1/compat/send?to=coder&content=hello&type=message     as POST /v1/messages
+    GET /v1/compat/send?to=coder&content=hi&delayMs=5000&taskId=t-1
     GET /v1/compat/publish?topic=order.created&content=hello    as POST /v1/topics/order.created/messages
 
 The credential is sent in Authorization, as for every request; a request with a cookie is refused,
@@ -10,6 +11,7 @@ each write is audited as `web.write.get_compat`.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -23,8 +25,9 @@ DEPRECATION = (b"deprecation", b"@1767225600")
 """RFC 9745: a date as a structured field; deprecated since 2026-01-01, when it was first there."""
 EVENT = "web.write.get_compat"
 
-_MESSAGE_FIELDS = frozenset({"to", "from", "type", "content", "id", "priority", "taskId"})
-_NUMBERS = frozenset({"delayMs"})
+_FIELDS = frozenset({"to", "from", "type", "content", "id", "priority", "taskId", "delayMs", "topic"})
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 
 def translated(scope: Scope, arrival: Arrival, *, enabled: bool) -> tuple[Scope, bytes]:
@@ -63,7 +66,12 @@ def _fields(scope: Scope) -> dict[str, Any]:
         raise Refused(MALFORMED, "the query cannot be read") from None
     fields: dict[str, Any] = {}
     for name, value in pairs:
-        if name in fields or name not in _MESSAGE_FIELDS | _NUMBERS | {"topic"}:
+        if name in fields or name not in _FIELDS:
             raise Refused(MALFORMED, f"{name[:40]!r} in the query is unknown, or given twice")
-        fields[name] = int(value) if name in _NUMBERS and value.isdecimal() else value
+        fields[name] = _number(value) if name == "delayMs" else value
     return fields
+
+
+def _number(text: str) -> int | str:
+    """A whole number as such; anything else as it is: it counts as no delay, and the receipt says so."""
+    return int(text) if _WHOLE.fullmatch(text) else text

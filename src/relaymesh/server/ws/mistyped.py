@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from relaymesh.errors import InvalidEnvelope
 from relaymesh.wire import frames
-from relaymesh.wire.near import nearest
+from relaymesh.wire.near import Names
 
 WORDS_LENGTH_MAX = 300
 """Of what a problem says: it may hold a name as the client wrote it."""
@@ -74,12 +74,12 @@ def _scalar(decode: Decode, data: Raw, kind: type) -> Any:
 def _hint(words: str, op: str | None, kinds: dict[str, type]) -> str:
     """Names that could have been meant; they are the frame's own, or those of all frames."""
     if op is None or op not in kinds:
-        meant = None if op is None else nearest(op, kinds)
+        meant = None if op is None else Names(kinds).nearest(op)
         also = f"`op` is one of {', '.join(kinds)}; {DOCUMENT_HINT}"
         return also if meant is None else f"did you mean `{meant}`? {also}"
     known = msgspec.structs.fields(kinds[op])
     unknown = _unknown.search(words)
-    meant = None if unknown is None else nearest(unknown[1], [field.encode_name for field in known])
+    meant = None if unknown is None else Names([field.encode_name for field in known]).nearest(unknown[1])
     also = f"`{op}` has the fields {', '.join([field.encode_name for field in known])}; {DOCUMENT_HINT}"
     return also if meant is None else f"did you mean `{meant}`? {also}"
 
