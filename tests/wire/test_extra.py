@@ -17,6 +17,7 @@ from relaymesh.wire.extra import (
     LEASE_NAMES,
     MESSAGE_NAMES,
     METADATA_NAMES,
+    check_extra,
 )
 from relaymesh.wire.message import Message, Metadata
 from relaymesh.wire.protocol import message_json, parse_message

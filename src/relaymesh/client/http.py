@@ -7,10 +7,11 @@ their ids, letters their numbers, and a settle that finds its own work done is t
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from base64 import b64encode
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 import httpx
@@ -42,9 +43,13 @@ from relaymesh.kernel.step import Receipt
 from relaymesh.wire import api
 from relaymesh.wire.api import settings_body
 from relaymesh.wire.frames import Attempt
+from relaymesh.wire.joining import joining
 from relaymesh.wire.stats import MeshStats
+from relaymesh.wire.types import Role
 
 Answer = TypeVar("Answer")
+log = logging.getLogger("relaymesh.client")
+
 OFFLINE_CODES = frozenset({"CLOSED", "JOURNAL_POISONED"})
 """The node ends: the next one is asked."""
 POLL_MS_MAX = 30_000
@@ -76,6 +81,8 @@ class HttpSession(RemoteSession):
         self._receive_max = 1_000
         self._closed = False
         self._telling: set[asyncio.Task[None]] = set()
+        self._agents: set[str] = set()
+        self._beating: asyncio.Task[None] | None = None
 
     async def open(self) -> HttpSession:
         try:
@@ -165,6 +172,32 @@ class HttpSession(RemoteSession):
     async def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
         body = api.OpenMailboxRequest(settings=None if settings is None else settings_body(settings))
         await self._ask("PUT", _mailbox(address), body, api.MailboxAnswer)
+
+    async def register(
+        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
+    ) -> None:
+        said = joining(agent, role=role, capabilities=capabilities, metadata=metadata)
+        body = api.RegisterRequest(
+            name=agent,
+            role=cast(Role | None, role),
+            capabilities=list(said.capabilities),
+            metadata=dict(metadata or {}),
+        )
+        ack = await self._post("/v1/agents", body, api.HandshakeAck)
+        self._agents.add(agent)
+        if self._beating is None:
+            self._beating = asyncio.create_task(self._beat_every(ack.heartbeat_interval_ms / 1000))
+
+    async def _beat_every(self, seconds: float) -> None:
+        """Heartbeats of the agents that registered here. One that fails is followed by the next."""
+        while True:
+            await asyncio.sleep(seconds)
+            for agent in sorted(self._agents):
+                try:
+                    path = f"/v1/agents/{quote(agent, safe='')}/heartbeat"
+                    await self._post(path, api.HeartbeatRequest(), api.HeartbeatAnswer)
+                except MeshError as error:
+                    log.debug("a heartbeat of %s failed: %s", agent, error)
 
     async def subscribe(
         self,
@@ -422,6 +455,8 @@ class HttpSession(RemoteSession):
         """Give back what is held, unless in a hurry, and ask no more."""
         if self._closed:
             return
+        if self._beating is not None:
+            self._beating.cancel()
         tokens = self._held.tokens
         if tokens and not force:
             await asyncio.wait({asyncio.ensure_future(self._try_release(tokens))}, timeout=2.0)

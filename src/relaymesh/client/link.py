@@ -123,6 +123,8 @@ class Link:
         self._waiting: deque[bytes] = deque()
         self._some_wait = asyncio.Event()
         self._frame_bytes_max = 1 << 62
+        self.agents: set[str] = set()
+        """Agents that registered here: the heartbeats of the connection are theirs."""
         self.failure: MeshError | None = None
         """Why no call succeeds any more."""
 
@@ -364,6 +366,8 @@ class Link:
             self._leave(encode(renewal))
         for request in self._requests.values():
             self._leave(self._data_of(request))
+        if self.agents:
+            self._heartbeat()
         if not self._opened.done():
             self._opened.set_result(None)
         reading = self._loop.create_task(self._read(connection))
@@ -399,7 +403,11 @@ class Link:
     async def _beat_every(self, seconds: float) -> None:
         while True:
             await asyncio.sleep(seconds)
-            self.tell(Heartbeat())
+            self._heartbeat()
+
+    def _heartbeat(self) -> None:
+        """The agents are named: a node that started anew has heard of none of them."""
+        self.tell(Heartbeat(agents=sorted(self.agents)))
 
     def _refuse_all(self, reason: str) -> None:
         requests, self._requests = self._requests, {}

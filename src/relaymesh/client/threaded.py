@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -135,6 +135,11 @@ class ThreadedSession:
 
     def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
         self._run(self._session.open_mailbox(address, settings))
+
+    def register(
+        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
+    ) -> None:
+        self._run(self._session.register(agent, role, capabilities, metadata))
 
     def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None:
         self._run(self._session.subscribe(pattern, mailbox, settings))

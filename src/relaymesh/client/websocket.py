@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -32,6 +32,7 @@ from relaymesh.wire.frames import (
     Welcome,
     encode,
 )
+from relaymesh.wire.joining import joining
 from relaymesh.wire.stats import MeshStats
 
 Value = TypeVar("Value")
@@ -95,6 +96,14 @@ class WebSocketSession(RemoteSession):
 
     async def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
         await self._call("open_mailbox", frames.OpenMailbox(address, settings))
+
+    async def register(
+        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
+    ) -> None:
+        said = joining(agent, role=role, capabilities=capabilities, metadata=metadata)
+        given = frames.Register(agent, role, list(said.capabilities), dict(metadata or {}))
+        await self._call("register", given)
+        self._link.agents.add(agent)
 
     async def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None:
         name = name_of(mailbox).partition(":")[2]

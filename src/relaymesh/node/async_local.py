@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,7 @@ from relaymesh.node.local import ROOM_POLL_S, Groups, InProcess, first_entries, 
 from relaymesh.node.node import Node
 from relaymesh.node.originals import Sending
 from relaymesh.node.stats import stats_of
+from relaymesh.wire.joining import joining
 from relaymesh.wire.stats import MeshStats
 
 
@@ -189,6 +190,11 @@ class AsyncLocalSession(InProcess):
         self, address: str, settings: MailboxSettings | None, *, budget: int = 0, may_reject: bool = True
     ) -> None:
         await self._execute(OpenMailbox(address, settings, budget, may_reject))
+
+    async def register(
+        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
+    ) -> None:
+        await self._execute(joining(agent, role=role, capabilities=capabilities, metadata=metadata))
 
     async def subscribe(
         self,

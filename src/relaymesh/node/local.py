@@ -6,7 +6,7 @@ The same calls exist for a remote node; the SDK is written against them alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -47,6 +47,7 @@ from relaymesh.node.core import Receiver, marks_of
 from relaymesh.node.node import Node
 from relaymesh.node.originals import Sending
 from relaymesh.node.stats import stats_of
+from relaymesh.wire.joining import joining
 from relaymesh.wire.stats import MeshStats
 
 Groups = Sequence[tuple[str, Sequence[Envelope]]]
@@ -114,6 +115,11 @@ class LocalSession(InProcess):
         self, address: str, settings: MailboxSettings | None, *, budget: int = 0, may_reject: bool = True
     ) -> None:
         self._execute(OpenMailbox(address, settings, budget, may_reject))
+
+    def register(
+        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
+    ) -> None:
+        self._execute(joining(agent, role=role, capabilities=capabilities, metadata=metadata))
 
     def subscribe(
         self,

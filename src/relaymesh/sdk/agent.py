@@ -76,6 +76,21 @@ class Subscription(Inbox):
 class Agent(Inbox):
     """A mailbox with a name, that also sends."""
 
+    def register(
+        self,
+        *,
+        role: str | None = None,
+        capabilities: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Join the mesh as this agent, with a role and what it can do. Doing it again renews it.
+
+        Over a server the agent is online from now on: the session sends its heartbeats, and closing the mesh
+        ends them. `role` decides which types of messages it may send and get over a server: `manager`,
+        `developer`, `reviewer`, `tester` or `agent`. `metadata`: fields of its own, for people.
+        """
+        self._mesh._session.register(self.address, role, capabilities, metadata)
+
     def send(
         self,
         to: str,

@@ -77,6 +77,16 @@ class AsyncSubscription(AsyncInbox):
 class AsyncAgent(AsyncInbox):
     """A mailbox with a name, that also sends."""
 
+    async def register(
+        self,
+        *,
+        role: str | None = None,
+        capabilities: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Join the mesh as this agent, with a role and what it can do; see `Agent.register`."""
+        await self._mesh._session.register(self.address, role, capabilities, metadata)
+
     async def send(self, to: str, content: Any, *, timeout: float | None = None, **fields: Any) -> Receipt:
         """Send one message; the fields are those of `Agent.send`. Returns once it is durable."""
         return (await self.send_many([{"to": to, "content": content, **fields}], timeout=timeout))[0]

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from relaymesh.errors import MeshError
 from relaymesh.kernel.commands import Nack
@@ -67,6 +67,11 @@ class Session(Described, Protocol):
     """Plain calls. Thread-safe. Each answers once the promise that goes with it holds."""
 
     def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None: ...
+
+    def register(
+        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
+    ) -> None:
+        """The agent joins; far away it is online from now on, as long as this session lives."""
 
     def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None: ...
 
@@ -137,6 +142,10 @@ class AsyncSession(Described, Protocol):
     """The same calls, awaited, on the loop they belong to. Cancelling a receive gives deliveries back."""
 
     async def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None: ...
+
+    async def register(
+        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
+    ) -> None: ...
 
     async def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None: ...
 

@@ -20,12 +20,9 @@ from relaymesh.server.codes import AgentBusy
 from relaymesh.server.presence import Presence, PresenceState
 from relaymesh.server.reliability import ReliabilityConfig
 from relaymesh.server.security.likeness import check_unlike
-from relaymesh.wire.content import encode_content
-from relaymesh.wire.envelope import check_text
-from relaymesh.wire.types import ROLES, Role, check_direction, role_or_default
+from relaymesh.wire.joining import joining
+from relaymesh.wire.types import Role, check_direction, role_or_default
 
-METADATA_BYTES_MAX = 65_536
-CAPABILITIES_MAX = 64
 VERSIONS_SPOKEN = ("1.0", "1.1")
 """Versions of the protocol this node speaks, the newest last."""
 
@@ -77,14 +74,14 @@ class Roster:
         metadata: Mapping[str, Any] | None = None,
     ) -> Registration:
         """`handshake.register`: checked, made durable, and heard of. Raises `InvalidEnvelope`."""
-        command = RegisterAgent(
+        command = joining(
             agent,
-            check_role(role),
-            _capabilities(capabilities),
-            negotiate(protocol),
-            encode_content(dict(metadata or {}), METADATA_BYTES_MAX)[0],
-            self.config.mailbox_settings(),
-            self._budget,
+            role=role,
+            capabilities=capabilities,
+            metadata=metadata,
+            protocol=negotiate(protocol),
+            settings=self.config.mailbox_settings(),
+            budget=self._budget,
         )
         registration: Registration = await asyncio.to_thread(self._join, command)
         self.presence.heard(agent, now)
@@ -143,18 +140,3 @@ class Roster:
             known = self.registration(recipient)
             if known is not None and known.draining:
                 raise AgentBusy(f"agent {name_of(recipient)!r} is draining and takes no new tasks")
-
-
-def check_role(role: str | None) -> str:
-    """A role as it is registered; empty for none. Raises `InvalidEnvelope`."""
-    if role is None:
-        return ""
-    if role not in ROLES:
-        raise InvalidEnvelope(f"role {role[:64]!r} is none of {', '.join(ROLES)}")
-    return role
-
-
-def _capabilities(capabilities: Sequence[str]) -> tuple[str, ...]:
-    if len(capabilities) > CAPABILITIES_MAX:
-        raise InvalidEnvelope(f"at most {CAPABILITIES_MAX} capabilities, not {len(capabilities)}")
-    return tuple([check_text(each, "capability") for each in capabilities])
