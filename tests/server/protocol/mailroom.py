@@ -1,4 +1,6 @@
-"""A node without sockets, threads or a clock of its own: the protocol layer over a kernel, for transcripts.
+"""A whole node behind a socket, with a clock of the test's: the protocol's flows as transcripts.
+
+Every line that is printed comes from an answer that crossed the socket: HTTP, and a WebSocket for `goodbye`.
 
 A transcript is a text of blocks. Each is a command, `----`, and what it must print:
 
@@ -14,134 +16,137 @@ what it received last. Lines that begin with `#` are for the reader.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from relaymesh.errors import MeshError
-from relaymesh.kernel.address import agent_address, name_of
-from relaymesh.kernel.commands import Command, Send
-from relaymesh.kernel.entry import Lease
-from relaymesh.kernel.kernel import Kernel
-from relaymesh.server.reliability import ReliabilityConfig
-from relaymesh.server.roster import Roster
-from relaymesh.wire.protocol import delivery_json, parse_message
-from tests.kernel.driver import Driver
+import httpx
+
+from relaymesh.kernel.address import name_of
+from relaymesh.testing import ManualClock
+from tests.client.raw import Raw
+from tests.client.serving import ServerThread
+
+NO_JITTER = {"settings": {"backoffJitter": 0}}
 
 
-class DriverCore:
-    """A kernel driver as the roster's core."""
-
-    def __init__(self, mesh: Driver) -> None:
-        self._mesh = mesh
-
-    def execute(self, command: Command) -> Any:
-        return self._mesh.do(command).result
-
-    def read(self, look: Callable[[Kernel], Any]) -> Any:
-        return look(self._mesh.kernel)
+class Refused(Exception):
+    """The node answered with a problem."""
 
 
 class Mailroom:
     """Takes commands, answers lines."""
 
-    def __init__(self, chance: float = 0.0, config: ReliabilityConfig | None = None) -> None:
-        self.mesh = Driver(chance=chance)
-        self.roster = Roster(DriverCore(self.mesh), config)
-        self.config = self.roster.config
-        self._held: dict[str, list[Lease]] = {}
+    def __init__(self, path: Path) -> None:
+        self._clock = ManualClock()
+        self._server = ServerThread(path, clock=self._clock)
+        self._token = self._server.token()
+        headers = {"authorization": f"Bearer {self._token}"}
+        self._http = httpx.Client(base_url=self._server.url, headers=headers, timeout=60)
+        self._held: dict[str, list[str]] = {}
         self._ids = (f"m{n}" for n in range(1, 1_000_000))
+
+    def close(self) -> None:
+        self._http.close()
+        self._server.stop()
 
     def run(self, line: str) -> list[str]:
         verb, _, rest = line.partition(" ")
         try:
             return list(getattr(self, f"_{verb}")(rest))
-        except MeshError as error:
-            return [f"{error.code}: {error.message}"]
+        except Refused as refused:
+            return [str(refused)]
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self._http.request(method, path, json=body)
+        said = answer.json()
+        if answer.is_success:
+            return said
+        raise Refused(f"{said['code']}: {said['detail']}")
 
     # -- time and presence
 
     def _advance(self, rest: str) -> Iterator[str]:
-        self.mesh.advance(round(float(rest) * 1000))
+        self._clock.advance(float(rest))
+        self._ask("POST", "/v1/due/deliver")  # it happens by itself within a moment: the flow need not wait
         yield from ()
 
     def _register(self, rest: str) -> Iterator[str]:
         name, options = _split(rest)
-        agent = agent_address(name)
-        given: dict[str, Any] = {key: options[key] for key in ("role", "protocol") if key in options}
-        known = asyncio.run(self.roster.register(agent, self.mesh.now, **given))
+        body = {"name": name, **({"role": options["role"]} if "role" in options else {})}
+        if "protocol" in options:
+            body["protocolVersion"] = options["protocol"]
+        ack = self._ask("POST", "/v1/agents", body)
+        self._ask("PUT", f"/v1/mailboxes/{name}", NO_JITTER)
         yield (
-            f"handshake.ack protocol={known.protocol} role={self.roster.role_of(agent)}"
-            f" heartbeatInterval={self.config.heartbeat_interval}"
-            f" heartbeatTimeout={self.config.heartbeat_timeout}"
+            f"{ack['type']} protocol={ack['protocolVersion']} role={ack['role'] or 'none'}"
+            f" heartbeatInterval={ack['heartbeatIntervalMs']} heartbeatTimeout={ack['heartbeatTimeoutMs']}"
         )
 
     def _heartbeat(self, rest: str) -> Iterator[str]:
-        self.roster.heartbeat(agent_address(rest), self.mesh.now)
-        yield "ack"
+        yield self._ask("POST", f"/v1/agents/{rest}/heartbeat")["type"]
 
     def _goodbye(self, rest: str) -> Iterator[str]:
-        self.roster.presence.gone(agent_address(rest), self.mesh.now)
-        yield from ()
+        with Raw(self._server, self._token, hello={"agent": rest}) as connection:
+            connection.tell(op="goodbye")
+            yield f"closed {connection.closed()[0]}"
 
     def _drain(self, rest: str) -> Iterator[str]:
-        asyncio.run(self.roster.drain(agent_address(rest)))
-        yield self.roster.state(agent_address(rest), self.mesh.now)
+        yield self._ask("POST", f"/v1/agents/{rest}/drain")["state"]
 
     def _state(self, rest: str) -> Iterator[str]:
         for name in rest.split():
-            yield f"{name} {self.roster.state(agent_address(name), self.mesh.now)}"
+            try:
+                yield f"{name} {self._ask('GET', f'/v1/agents/{name}')['state']}"
+            except Refused as refused:
+                yield str(refused)
 
     # -- messages
 
     def _send(self, rest: str) -> Iterator[str]:
-        incoming = parse_message(rest.encode(), new_id=lambda: next(self._ids), ttl_ms=self.config.ttl_ms)
-        envelope, to = incoming.envelope, agent_address(incoming.to or "")
-        sender = agent_address(envelope.sender)
-        self.roster.check_message(envelope.type, sender, to)
-        stamped = type(envelope)(**{**_fields(envelope), "sender": sender})
-        (receipt,) = self.mesh.do(Send([(to, [stamped])])).result
-        yield f"{'duplicate' if receipt.duplicate else 'accepted'} {receipt.id}"
-        yield from incoming.notes
+        message = json.loads(rest)
+        message.setdefault("id", next(self._ids))
+        receipt = self._ask("POST", "/v1/messages", message)
+        yield f"{'duplicate' if receipt['duplicate'] else 'accepted'} {receipt['messageId']}"
+        yield from receipt.get("notes", ())
 
     def _receive(self, rest: str) -> Iterator[str]:
-        leases = self.mesh.receive(agent_address(rest), 10)
-        self._held[rest] = leases
-        for lease in leases:
-            yield _shown(json.loads(delivery_json(lease)))
-        if not leases:
+        deliveries = self._ask("POST", f"/v1/mailboxes/{rest}/receive", {"max": 10})["deliveries"]
+        self._held[rest] = [each["token"] for each in deliveries]
+        for each in deliveries:
+            yield _shown(each)
+        if not deliveries:
             yield "nothing"
 
     def _wait(self, rest: str) -> Iterator[str]:
-        began = self.mesh.now
-        while self.mesh.now - began < 3_600_000:
+        """Advance until something is delivered, and look a millisecond before each second too."""
+        waited = 0
+        while waited < 3_600_000:
             lines = list(self._receive(rest))
             if lines != ["nothing"]:
-                yield f"after {(self.mesh.now - began) / 1000:.3f} s"
+                yield f"after {waited / 1000:.3f} s"
                 yield from lines
                 return
-            self.mesh.advance(1)
+            step = 999 if waited % 1_000 == 0 else 1
+            self._clock.advance(step / 1000)
+            waited += step
         yield "nothing within an hour"
 
     def _ack(self, rest: str) -> Iterator[str]:
-        self.mesh.ack(*self._held.pop(rest))
+        self._ask("POST", "/v1/settle", {"acks": self._held.pop(rest)})
         yield from ()
 
     def _nack(self, rest: str) -> Iterator[str]:
         name, options = _split(rest)
-        for lease in self._held.pop(name):
-            yield str(self.mesh.nack(lease, **options))
+        nacks = [{"token": token, **options} for token in self._held.pop(name)]
+        for result in self._ask("POST", "/v1/settle", {"nacks": nacks})["results"]:
+            yield result["outcome"]
 
     def _dead(self, _: str) -> Iterator[str]:
-        for letter in self.mesh.letters:
-            where, attempts = name_of(letter.mailbox), letter.attempts
-            yield f"{letter.envelope.id} in {where}: {letter.reason}, {attempts} attempts"
-
-
-def _fields(envelope: Any) -> dict[str, Any]:
-    return {name: getattr(envelope, name) for name in envelope.__struct_fields__}
+        for letter in self._ask("GET", "/v1/dead-letters")["deadLetters"]:
+            where, attempts = name_of(letter["receiver"]), letter["attempts"]
+            yield f"{letter['messageId']} in {where}: {letter['reason']}, {attempts} attempts"
 
 
 def _split(rest: str) -> tuple[str, dict[str, str]]:
@@ -150,8 +155,9 @@ def _split(rest: str) -> tuple[str, dict[str, str]]:
     return name, {key: value.replace("_", " ") if key == "reason" else value for key, _, value in pairs}
 
 
-def _shown(delivery: dict[str, Any]) -> str:
+def _shown(got: dict[str, Any]) -> str:
     """One line: what it is, its way, its attempt, and its content."""
+    delivery = {**got["message"], "attempt": got["attempt"]}
     way = f"{name_of(delivery['from'])} -> {name_of(delivery['to'])}"
     line = f"{delivery['type']} {delivery['id']} {way} attempt {delivery['attempt']}"
     correlation = delivery["metadata"].get("correlationId")

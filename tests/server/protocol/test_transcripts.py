@@ -12,10 +12,13 @@ TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_the_flow_goes_as_it_is_written(path: Path) -> None:
-    room = Mailroom()
-    for number, command, expected in blocks(path):
-        assert room.run(command) == expected, f"{path.name}:{number}: {command}"
+def test_the_flow_goes_as_it_is_written(path: Path, tmp_path: Path) -> None:
+    room = Mailroom(tmp_path)
+    try:
+        for number, command, expected in blocks(path):
+            assert room.run(command) == expected, f"{path.name}:{number}: {command}"
+    finally:
+        room.close()
 
 
 def test_every_flow_of_the_protocol_has_its_transcript() -> None:
