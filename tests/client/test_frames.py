@@ -377,7 +377,7 @@ def test_a_mistyped_frame_in_messagepack_is_answered_too(server: ServerThread, t
             problem = msgspec.msgpack.decode(client.socket.recv(60, decode=False))
             assert (problem["op"], problem["code"], problem["ref"]) == ("problem", "INVALID_MESSAGE", 7)
             assert detail in problem["detail"]
-        client.socket.send(b"\xc1")
+        client.socket.send(b"\x82\xa2op\xa4ping\x90\x01")
         assert client.closed()[0] == 1007, "what is no MessagePack ends it: nothing says where it goes on"
 
 

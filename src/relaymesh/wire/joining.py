@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relaymesh.errors import InvalidEnvelope
+from relaymesh.kernel.bounds import shown
 from relaymesh.kernel.commands import RegisterAgent
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.wire.content import encode_content
@@ -43,13 +44,13 @@ def check_role(role: str | None) -> str:
     """A role as it is registered; empty for none. Raises `InvalidEnvelope`."""
     if role is None:
         return ""
-    if role not in ROLES:
-        raise InvalidEnvelope(f"role {str(role)[:64]!r} is none of {', '.join(ROLES)}")
+    if type(role) is not str or role not in ROLES:
+        raise InvalidEnvelope(f"role {shown(role)} is none of {', '.join(ROLES)}")
     return role
 
 
 def _capabilities(capabilities: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(capabilities, str) or not isinstance(capabilities, Sequence):
+    if type(capabilities) not in (list, tuple):
         raise InvalidEnvelope("capabilities must be a list of words")
     if len(capabilities) > CAPABILITIES_MAX:
         raise InvalidEnvelope(f"at most {CAPABILITIES_MAX} capabilities, not {len(capabilities)}")
@@ -57,6 +58,8 @@ def _capabilities(capabilities: Sequence[str]) -> tuple[str, ...]:
 
 
 def _metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    if metadata is not None and not isinstance(metadata, Mapping):
+    if metadata is None:
+        return {}
+    if type(metadata) is not dict:
         raise InvalidEnvelope("metadata must be a dict of fields of your own")
-    return dict(metadata or {})
+    return metadata

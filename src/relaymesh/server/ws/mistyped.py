@@ -48,8 +48,8 @@ def mistyped(error: Exception, data: bytes | Raw, decode: Decode, kinds: dict[st
     ends = False
     try:
         head = decode(data, type=_Head)
-    except msgspec.ValidationError:
-        head = _Head()
+    except msgspec.ValidationError as unfit:
+        head, ends = _Head(), "Expected `object`" not in str(unfit)  # a map with a key that is no text
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         head, ends = _Head(), True
     op, ref = _scalar(decode, head.op, str), _scalar(decode, head.ref, int)
