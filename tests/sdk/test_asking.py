@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relaymesh import LeaseLost, MailboxFull, NoAnswer, Reject, UnknownRecipient
+from relaymesh import InvalidEnvelope, LeaseLost, MailboxFull, NoAnswer, Reject, UnknownRecipient
 from tests.sdk.uniform import Worlds, until
 
 
@@ -182,3 +182,13 @@ async def test_a_question_asked_again_after_a_restart_finds_its_answer(durable_w
         planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
         assert (await planner.ask("coder", "?", timeout=5, id="q-1", task="t")).content == "!"
         assert await coder.receive_many(5) == [], "the question was not sent a second time"
+
+
+@pytest.mark.parametrize("name", ["id", "correlation_id"])
+async def test_a_bad_name_of_a_question_is_refused_by_the_field_it_was_given_in(
+    worlds: Worlds, name: str
+) -> None:
+    async with worlds() as mesh:
+        planner = await mesh.agent("planner")
+        with pytest.raises(InvalidEnvelope, match=f"^{name} must be a string"):
+            await planner.ask("planner", "?", timeout=5, **{name: 5})

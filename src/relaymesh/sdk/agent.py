@@ -260,10 +260,10 @@ def asked_under(fields: dict[str, Any], new_ids: Callable[[int], list[str]]) -> 
     A question with an id of its own is asked under it: asked again, after a crash too, it has the same
     answer.
     """
-    given = fields.pop("correlation_id", None)
+    given, name = fields.pop("correlation_id", None), "correlation_id"
     if given is None:
-        given = fields.get("id")
-    return (new_ids(1)[0], True) if given is None else (check_text(given, "correlation_id"), False)
+        given, name = fields.get("id"), "id"
+    return (new_ids(1)[0], True) if given is None else (check_text(given, name), False)
 
 
 def checked_answer(answer: Any, to: str) -> None:
