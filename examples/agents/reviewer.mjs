@@ -35,13 +35,10 @@ class Agent {
   // Resolves when the connection has ended: true if there was one.
   serveConnection() {
     return new Promise((resolve) => {
-      const socket = new WebSocket(this.url, {
-        protocols: ["relaymesh.v1.json"],
-        headers: { Authorization: `Bearer ${this.token}` },
-      });
+      const socket = new WebSocket(this.url, ["relaymesh.v1.json"]);
       let beating = null;
       socket.onopen = () => {
-        const hello = { op: "hello", protocol: "1.1", agent: this.name, held: [...this.held] };
+        const hello = { op: "hello", protocol: "1.1", token: this.token, agent: this.name, held: [...this.held] };
         if (this.session !== null) hello.resume = this.session;
         socket.send(JSON.stringify(hello));
       };

@@ -153,7 +153,7 @@ def contract_table() -> list[str]:
     for code, rule in contract.DEFAULT_CONTRACT.items():
         lines.append(
             f"| `{code}` | {RAISED_BY[code]} | {rule.retries} | {rule.exit.replace('_', ' ')} "
-            f"| {'yes' if rule.alert else 'no'} |"
+            f"| {'none' if rule.exit == 'success' else 'error' if rule.alert else 'warning'} |"
         )
     return lines
 
@@ -303,6 +303,9 @@ RAISED_BY = {
     contract.CONFLICT: '`nack(code="conflict")`: the work was done before',
     contract.DUPLICATE: '`nack(code="duplicate")`: the same',
     contract.FATAL: "`MemoryError`, `RecursionError`",
+    contract.INVALID_MESSAGE: "a nack of the protocol with this code: the message can never succeed",
+    contract.TASK_NOT_FOUND: "the same",
+    contract.UNAUTHORIZED: "the same",
     contract.OTHER: "everything else",
 }
 SHOWN_AS = {
