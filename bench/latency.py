@@ -18,6 +18,7 @@ from bench.disk_sync import RawDisk
 from bench.meshes import (
     CAPACITY,
     CAPACITY_BYTES,
+    kept_in,
     loop_name,
     run_on_loop,
     settings,
@@ -133,7 +134,7 @@ class Plan:
 
 
 def _thread_run(place: Path, durability: Durability, plan: Plan) -> None:
-    with Mesh(place / "data", settings=settings(durability)) as mesh:
+    with Mesh(kept_in(place / "data", durability), settings=settings(durability)) as mesh:
         mesh.agent("consumer", capacity=CAPACITY, capacity_bytes=CAPACITY_BYTES)
         plan.sending = SENDERS
         plan.start()
@@ -174,7 +175,7 @@ def _receive(mesh: Mesh, plan: Plan, index: int) -> None:
 
 
 async def _async_run(place: Path, durability: Durability, plan: Plan) -> None:
-    async with AsyncMesh(place / "data", settings=settings(durability)) as mesh:
+    async with AsyncMesh(kept_in(place / "data", durability), settings=settings(durability)) as mesh:
         await mesh.agent("consumer", capacity=CAPACITY, capacity_bytes=CAPACITY_BYTES)
         agent = await mesh.agent("producer")
         receivers = [asyncio.create_task(_async_receive(mesh, plan, i)) for i in range(RECEIVERS)]

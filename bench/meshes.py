@@ -30,6 +30,11 @@ def settings(durability: Durability, **changes: Any) -> MeshSettings:
     return MeshSettings(durability=durability, **changes)
 
 
+def kept_in(path: Path, durability: Durability) -> Path | None:
+    """Where a mesh of this durability keeps its data: in memory nowhere."""
+    return None if durability == "memory" else path
+
+
 def node_of(mesh: Mesh | AsyncMesh) -> Node:
     """The node of an embedded mesh, to look at."""
     from relaymesh.node.async_local import AsyncLocalSession

@@ -19,6 +19,7 @@ from bench.contents import Kind, content
 from bench.meshes import (
     CAPACITY,
     CAPACITY_BYTES,
+    kept_in,
     loop_name,
     run_on_loop,
     settings,
@@ -151,7 +152,7 @@ def _figures(traffic: Traffic, began: float, cpu: float, stats: Any, drain_s: fl
 
 
 def _thread_run(place: Path, durability: Durability, traffic: Traffic, tracer: Profile) -> dict[str, Any]:
-    with Mesh(place / "data", settings=settings(durability)) as mesh:
+    with Mesh(kept_in(place / "data", durability), settings=settings(durability)) as mesh:
         mesh.agent("consumer", capacity=CAPACITY, capacity_bytes=CAPACITY_BYTES)
         before = cpu_by_thread()
         window = threading.Semaphore(traffic.strides)
@@ -232,7 +233,7 @@ def _difference(before: dict[str, float]) -> dict[str, float]:
 async def _async_run(
     place: Path, durability: Durability, traffic: Traffic, tracer: Profile
 ) -> dict[str, Any]:
-    async with AsyncMesh(place / "data", settings=settings(durability)) as mesh:
+    async with AsyncMesh(kept_in(place / "data", durability), settings=settings(durability)) as mesh:
         return await flow(mesh, traffic, tracer)
 
 

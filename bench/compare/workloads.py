@@ -24,6 +24,7 @@ from bench.meshes import (
     CAPACITY,
     CAPACITY_BYTES,
     NO_CHECKPOINT,
+    kept_in,
     loop_runner,
     run_on_loop,
     settings,
@@ -80,7 +81,9 @@ class Workloads(AbstractContextManager["Workloads"]):
 
     def mesh(self, durability: Durability, batch: int, seconds: float) -> Callable[[], Slice]:
         """One thread: send, receive, ack."""
-        opened = Mesh(self._empty(), settings=settings(durability, checkpoint_bytes=NO_CHECKPOINT))
+        opened = Mesh(
+            kept_in(self._empty(), durability), settings=settings(durability, checkpoint_bytes=NO_CHECKPOINT)
+        )
         mesh = self._open.enter_context(opened)
         pair = Pair(mesh, SIZE)
         turn = pair.same_thread if batch == 1 else partial(pair.same_thread_many, batch)
@@ -99,7 +102,9 @@ class Workloads(AbstractContextManager["Workloads"]):
         return measure
 
     def async_mesh(self, durability: Durability, batch: int, seconds: float) -> Callable[[], Slice]:
-        opened = AsyncMesh(self._empty(), settings=settings(durability, checkpoint_bytes=NO_CHECKPOINT))
+        opened = AsyncMesh(
+            kept_in(self._empty(), durability), settings=settings(durability, checkpoint_bytes=NO_CHECKPOINT)
+        )
         return self._on_loop(opened, _traffic(batch, seconds, SENDERS["async"], RECEIVERS["async"]))
 
     # -- a node over loopback ------------------------------------------------------------------
