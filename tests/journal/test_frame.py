@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ u64 = st.integers(0, 2**64 - 1)
 
 
 def made(payload: bytes = b"payload", **changes: int) -> bytes:
-    fields = {
+    fields: dict[str, Any] = {
         "kind": DATA,
         "salt": 7,
         "epoch": 3,
@@ -39,8 +41,9 @@ def made(payload: bytes = b"payload", **changes: int) -> bytes:
     written_at_ns=u64,
     previous_crc=u32,
 )
-def test_an_encoded_frame_decodes_to_its_fields(payload: bytes, **fields: int) -> None:
+def test_an_encoded_frame_decodes_to_its_fields(payload: bytes, **fields: Any) -> None:
     data, crc = encode(payload, **fields)
+    assert (data, crc) == encode(payload[1:], **fields, before=payload[:1])
     frame = decode(data, segment="s", offset=12)
     assert frame.payload == payload
     assert frame.crc == crc

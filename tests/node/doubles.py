@@ -37,10 +37,10 @@ class GatedJournal:
         self.appended_by: set[int] = set()
         """The threads that appended."""
 
-    def append(self, payload: bytes, events: int, now_ns: int) -> None:
+    def append(self, payload: bytes, events: int, now_ns: int, before: bytes = b"") -> None:
         self.appends += 1
         self.appended_by.add(threading.get_ident())
-        self._inner.append(payload, events, now_ns)
+        self._inner.append(payload, events, now_ns, before)
 
     def sync(self) -> int:
         if not self.gate.is_set():

@@ -54,7 +54,7 @@ async def test_a_journal_that_failed_is_503_and_not_ready(tmp_path: Path) -> Non
     async with serving(tmp_path) as api:
         await api.open("coder")
 
-        def broken(payload: bytes, events: int, now_ns: int) -> None:
+        def broken(payload: bytes, events: int, now_ns: int, before: bytes = b"") -> None:
             raise OSError(errno.EIO, "the disk is gone")
 
         api.served.node.core.journal.append = broken  # type: ignore[method-assign]

@@ -100,8 +100,9 @@ def encode(
     mark: int,
     written_at_ns: int,
     previous_crc: int,
+    before: bytes = b"",
 ) -> tuple[bytes, int]:
-    """The frame's bytes and its CRC."""
+    """The frame's bytes and its CRC. `before` begins the payload: joined here, where all is copied once."""
     head = _LAYOUT.pack(
         MAGIC,
         VERSION,
@@ -109,15 +110,15 @@ def encode(
         0,
         salt,
         epoch,
-        len(payload),
+        len(before) + len(payload),
         events,
         first_sequence,
         mark,
         written_at_ns,
         previous_crc,
     )
-    crc = crc32c(payload, crc32c(head))
-    return b"".join((head, _CRC.pack(crc), payload)), crc
+    crc = crc32c(payload, crc32c(head + before))
+    return b"".join((head, _CRC.pack(crc), before, payload)), crc
 
 
 def frame_bytes(header: bytes | memoryview) -> int:

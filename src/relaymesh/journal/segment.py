@@ -228,8 +228,10 @@ def give_back_zeros(disk: Disk, path: str, data_end: int) -> None:
         log.warning("%s keeps the space allocated behind its data: %s", path, error)
 
 
-def next_frame(live: LiveSegment, payload: bytes, events: int, mark: int, now_ns: int) -> tuple[bytes, int]:
-    """The bytes and CRC of the data frame that continues `live`."""
+def next_frame(
+    live: LiveSegment, payload: bytes, events: int, mark: int, now_ns: int, before: bytes = b""
+) -> tuple[bytes, int]:
+    """The bytes and CRC of the data frame that continues `live`; its payload is `before` and `payload`."""
     return encode(
         payload,
         kind=DATA,
@@ -240,6 +242,7 @@ def next_frame(live: LiveSegment, payload: bytes, events: int, mark: int, now_ns
         mark=mark,
         written_at_ns=now_ns,
         previous_crc=live.crc,
+        before=before,
     )
 
 

@@ -107,15 +107,17 @@ class Writer:
         """`in step`, `behind N bytes`, `catching up` or `lost: why`; None without a mirror."""
         return self._disk.mirror_state if isinstance(self._disk, MirroredDisk) else None
 
-    def append(self, payload: bytes, events: int, now_ns: int) -> None:
+    def append(self, payload: bytes, events: int, now_ns: int, before: bytes = b"") -> None:
         """Write one frame of `events` events, the first of which gets `next_sequence`.
+
+        `before`: what its payload begins with, so that a long one need not be copied to get it.
 
         Raises `JournalPoisoned` when this or an earlier write failed: then the frame may or may not be
         found by the next recovery. Nothing but that is ever partly done.
         """
         self._check_usable()
-        size = HEADER_BYTES + len(payload)
-        if events < 1 or len(payload) > PAYLOAD_BYTES_MAX:
+        size = HEADER_BYTES + len(before) + len(payload)
+        if events < 1 or size > HEADER_BYTES + PAYLOAD_BYTES_MAX:
             raise ValueError(f"no frame can hold {events} events in {len(payload)} bytes")
         live = self._live
         if live.offset + size > self._settings.segment_bytes_max and live.offset > HEAD_BYTES:
@@ -123,7 +125,7 @@ class Writer:
             live = self._live
         if live.offset + size > live.allocated and self._settings.allocate_bytes:
             self._allocate(live, live.offset + size)
-        data, crc = next_frame(live, payload, events, self._synced[0], now_ns)
+        data, crc = next_frame(live, payload, events, self._synced[0], now_ns, before)
         zeros = self._zeros(live, live.offset + size) if live.offset + size > live.zeroed else 0
         try:
             write_frame(live, data, crc, events, zeros)

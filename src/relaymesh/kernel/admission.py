@@ -9,33 +9,21 @@ from collections.abc import Sequence
 
 from relaymesh.errors import MailboxFull
 from relaymesh.kernel.charges import MESSAGE_BYTES
-from relaymesh.kernel.commands import Publish, Send
+from relaymesh.kernel.commands import Publish, Send, Settle
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.dedup import NONE_EQUAL, Differing, topic_target
+from relaymesh.kernel.dedup import topic_target
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.exits import MAILBOX_FULL, bury
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.recognition import Known, Recognition, all_unknown
+from relaymesh.kernel.recognition import Recognition, all_unknown
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.kernel.step import Receipt, Scheduled
 from relaymesh.kernel.suspension import Look, dead_letters_full, resume, suspend
 
-Groups = Sequence[tuple[str, Sequence[Envelope]]]
 
-
-def send(decision: Decision, command: Send) -> list[Receipt]:
+def accept(decision: Decision, command: Send | Settle) -> list[Receipt]:
     """Accept messages into mailboxes. Receipts in the order given."""
-    return accept(decision, command.groups, command.known, command.minted, command.budget, command.equal)
-
-
-def accept(
-    decision: Decision,
-    groups: Groups,
-    known: Known = None,
-    minted: bool = False,
-    budget: int = 0,
-    equal: frozenset[Differing] = NONE_EQUAL,
-) -> list[Receipt]:
+    groups, known, minted = command.groups, command.known, command.minted
     fresh: list[tuple[Mailbox, list[Envelope]]] = []
     recognition: Recognition | None = None
     position = 0
@@ -46,7 +34,7 @@ def accept(
             new = list(envelopes)
         else:
             if recognition is None:
-                recognition = Recognition(decision, known, equal)
+                recognition = Recognition(decision, known, command.equal)
             new = recognition.new_of(address, envelopes, position)
         position += len(envelopes)
         if new:
@@ -54,10 +42,12 @@ def accept(
     if recognition is not None:
         recognition.require_same()
     asked: dict[Mailbox, list[int]] = {}
+    all_new = len(fresh) == 1 and len(fresh[0][1]) == position
     for mailbox, new in fresh:
-        _require_room(decision, mailbox, new, asked.setdefault(mailbox, [0, 0]))
-    if budget:
-        _require_budget(decision, [new for _, new in fresh], budget)
+        size = command.size if all_new else size_of(new)
+        _require_room(decision, mailbox, len(new), size, asked.setdefault(mailbox, [0, 0]))
+    if command.budget:
+        _require_budget(decision, [new for _, new in fresh], command.budget)
     receipts: list[Receipt] = []
     for mailbox, new in fresh:
         base = decision.state.sequence
@@ -78,10 +68,10 @@ def _receipts(decision: Decision, target: str, new: list[Envelope], base: int, t
     return receipts
 
 
-def _require_room(decision: Decision, mailbox: Mailbox, new: Sequence[Envelope], asked: list[int]) -> None:
+def _require_room(decision: Decision, mailbox: Mailbox, messages: int, size: int, asked: list[int]) -> None:
     """`asked` is what this command already wants of the mailbox: messages, bytes."""
-    asked[0] += len(new)
-    asked[1] += size_of(new)
+    asked[0] += messages
+    asked[1] += size
     if not mailbox.room_for(asked[0], asked[1]):
         raise _full(mailbox, asked[0])
     letters = decision.state.letters

@@ -158,9 +158,11 @@ class Send(Command):
     known: Mapping[tuple[str, str], Seen] | None = None
     budget: int = 0
     equal: frozenset[Differing] = NONE_EQUAL
+    size: int = 0
+    """Bytes of all messages: counted here, whatever is given."""
 
     def __post_init__(self) -> None:
-        _check_groups(self.groups)
+        self.size = _checked_size(self.groups)
 
 
 class Publish(Command):
@@ -282,10 +284,12 @@ class Settle(Command):
     known: Mapping[tuple[str, str], Seen] | None = None
     budget: int = 0
     equal: frozenset[Differing] = NONE_EQUAL
+    size: int = 0
+    """As of `Send`."""
 
     def __post_init__(self) -> None:
         self.token = whole(self.token, "token", 0, TOKEN_MAX)
-        _check_groups(self.groups)
+        self.size = _checked_size(self.groups)
 
 
 class Release(Command):
@@ -398,13 +402,19 @@ def _check_settings(settings: Any, *, optional: bool = False) -> None:
         raise InvalidSettings(f"settings must be MailboxSettings, not {shown(settings)}")
 
 
-def _check_groups(groups: Any) -> None:
+def _checked_size(groups: Any) -> int:
+    """The bytes of messages by recipient, looked at once."""
+    size = 0
     for address, envelopes in groups:
         if address.__class__ is not str:
             raise InvalidEnvelope(f"a recipient must be a string, not {shown(address)}")
         for envelope in envelopes:
             if envelope.__class__ is not Envelope:
                 _check_envelopes(envelopes)
+            size += len(envelope.content)
+            if envelope.extra is not None:
+                size += len(envelope.extra)
+    return size
 
 
 def _check_envelopes(envelopes: Any) -> None:

@@ -78,7 +78,7 @@ DECISIONS: dict[type[Command], Callable[[Decision, Any], Any]] = {
     DrainAgent: registry.drain,
     Subscribe: lifecycle.subscribe,
     Unsubscribe: lifecycle.unsubscribe,
-    Send: admission.send,
+    Send: admission.accept,
     Publish: admission.publish,
     Receive: delivery.receive,
     Forgo: delivery.forgo,

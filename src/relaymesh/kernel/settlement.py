@@ -53,7 +53,7 @@ def ack(decision: Decision, command: Ack) -> list[int]:
 def settle(decision: Decision, command: Settle) -> list[Receipt]:
     """Ack and send in one step; refused whole if the lease is lost or a send is."""
     lease = lease_of(decision, command.token)
-    receipts = accept(decision, command.groups, command.known, command.minted, command.budget, command.equal)
+    receipts = accept(decision, command)
     note_success(decision, decision.state.mailboxes[lease.grant.mailbox], [lease.entry])
     finish(decision, lease.grant.mailbox, [lease.entry])
     decision.after_sync()

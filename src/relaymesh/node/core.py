@@ -37,7 +37,7 @@ from relaymesh.node.clock import Latch, MeshTime
 from relaymesh.node.outcome import log_step
 from relaymesh.node.sent import log_sent
 from relaymesh.store.projection import Projection
-from relaymesh.wire.records import join_records
+from relaymesh.wire.records import payload_of
 
 LIGHT = frozenset({Granted, Acked, Dropped})
 LIGHT_RECORDS_MAX = 50
@@ -53,7 +53,7 @@ STOP_BROKEN_S = 5.0
 class JournalPort(Protocol):
     """What the core needs of a journal: `relaymesh.journal.Writer`, or `NullJournal`."""
 
-    def append(self, payload: bytes, events: int, now_ns: int) -> None: ...
+    def append(self, payload: bytes, events: int, now_ns: int, before: bytes = b"") -> None: ...
 
     def sync(self) -> int: ...
 
@@ -328,7 +328,8 @@ class Core:
         if encoded:
             events = through - self.written
             try:
-                self.journal.append(join_records(encoded), events, self.time.wall_ns())
+                before, payload = payload_of(encoded)
+                self.journal.append(payload, events, self.time.wall_ns(), before)
             except Exception as error:
                 raise self._die(error) from error
             except BaseException as error:
@@ -514,7 +515,8 @@ class NullJournal:
     def __init__(self, next_sequence: int) -> None:
         self._next = next_sequence
 
-    def append(self, payload: bytes, events: int, now_ns: int) -> None:  # noqa: ARG002 - nothing is kept
+    def append(self, payload: bytes, events: int, now_ns: int, before: bytes = b"") -> None:  # noqa: ARG002
+        """Nothing is kept."""
         self._next += events
 
     def sync(self) -> int:

@@ -139,9 +139,11 @@ class Node:
         self, groups: Sequence[tuple[str, Sequence[Envelope]]], minted: bool, budget: int = 0
     ) -> Send:
         """The command for these messages, once the disk and the store can take them."""
-        self._require_capacity(sum([size_of(envelopes) for _, envelopes in groups]))
-        known = None if minted else self._look_up(groups)
-        return Send(groups, minted, known, budget)
+        send = Send(groups, minted, None, budget)
+        self._require_capacity(send.size)
+        if not minted:
+            send.known = self._look_up(groups)
+        return send
 
     def prepare_publish(
         self, topic: str, envelopes: Sequence[Envelope], minted: bool, budget: int = 0

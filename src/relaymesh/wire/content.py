@@ -19,6 +19,7 @@ from relaymesh.kernel.envelope import Encoding
 
 PAYLOAD_BYTES_MAX = 10_485_760
 DEPTH_MAX = 64
+_JSON, _BYTES = Encoding.JSON, Encoding.BYTES
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -33,12 +34,12 @@ _decode_lines = msgspec.json.Decoder().decode_lines
 
 def encode_content(content: Any, limit: int = PAYLOAD_BYTES_MAX) -> tuple[bytes, int]:
     """The bytes of a Python value and how they are encoded."""
-    if isinstance(content, (bytes, bytearray, memoryview)):
-        data = bytes(content)
-        check_size(data, limit)
-        return data, Encoding.BYTES
-    if isinstance(content, msgspec.Raw):
-        return check_json(bytes(content), limit), Encoding.JSON
+    kind = content.__class__
+    if kind is not dict and kind is not str:
+        if isinstance(content, (bytes, bytearray, memoryview)):
+            return check_size(bytes(content), limit), _BYTES
+        if isinstance(content, msgspec.Raw):
+            return check_json(bytes(content), limit), _JSON
     try:
         data = _encode(content)
     except RecursionError:
@@ -51,8 +52,9 @@ def encode_content(content: Any, limit: int = PAYLOAD_BYTES_MAX) -> tuple[bytes,
     # The encoder writes NaN and infinities as null, and counts no depth: look closer where either can be.
     if not _is_flat(content) and (b"null" in data or data.count(b"[") + data.count(b"{") > DEPTH_MAX):
         _check_value(content, DEPTH_MAX)
-    check_size(data, limit)
-    return data, Encoding.JSON
+    if len(data) > limit:
+        check_size(data, limit)
+    return data, _JSON
 
 
 def check_json(data: bytes, limit: int = PAYLOAD_BYTES_MAX) -> bytes:

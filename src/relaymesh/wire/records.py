@@ -88,11 +88,14 @@ The frequent ones hold envelopes that were checked when they were built, and num
 """
 
 
-def join_records(encoded: Sequence[bytes]) -> bytes:
-    """The payload of a frame, from records that were encoded one by one."""
+def payload_of(encoded: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """The payload of a frame, from records that were encoded one by one: how it begins, and the rest.
+
+    One record, as it mostly is, is not copied.
+    """
     if len(encoded) == 1:
-        return b"\x91" + encoded[0]  # as `_array_head` has it, for the commit of one message
-    return b"".join((_array_head(len(encoded)), *encoded))
+        return b"\x91", encoded[0]  # as `_array_head` has it
+    return _array_head(len(encoded)), b"".join(encoded)
 
 
 def _array_head(count: int) -> bytes:

@@ -73,9 +73,9 @@ def mark_before_sync(original: Original, journal: Writer) -> None:
     like="etcd #6378: reordered unsynced appends stop the start",
 )
 def frame_marks_unsynced(
-    original: Original, live: LiveSegment, payload: bytes, events: int, mark: int, now_ns: int
+    original: Original, live: LiveSegment, payload: bytes, events: int, mark: int, now_ns: int, *more: Any
 ) -> Any:
-    return original(live, payload, events, live.offset, now_ns)
+    return original(live, payload, events, live.offset, now_ns, *more)
 
 
 @plant(

@@ -63,8 +63,8 @@ class Tapped:
         self.reserve_for_checkpoint = writer.reserve_for_checkpoint
         self.close = writer.close
 
-    def append(self, payload: bytes, events: int, now_ns: int) -> None:
-        self.writer.append(payload, events, now_ns)
+    def append(self, payload: bytes, events: int, now_ns: int, before: bytes = b"") -> None:
+        self.writer.append(payload, events, now_ns, before)
         offset, through = self.writer._written
         self._witness.wrote(through, self.writer.segment, offset)
 
