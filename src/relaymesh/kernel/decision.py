@@ -26,7 +26,7 @@ class Unwritable(Exception):
         super().__init__(f"the record {type(record).__name__} of {of} cannot be written ({error!r})")
 
 
-class Decision(msgspec.Struct, eq=False, gc=False):
+class Decision(msgspec.Struct, eq=False):  # known to the collector: an error of its step leads back to it
     """Passed to every function that decides. `emit` is the only way to change durable state."""
 
     state: State

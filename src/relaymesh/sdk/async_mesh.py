@@ -79,6 +79,8 @@ class AsyncMesh:
         self._names = Names()
         self._tables: dict[str, FailureTable] = {}
         self._opened: AsyncSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The one it was opened on, or was first used on."""
         self._starting: list[asyncio.Task[None]] = []
         self._closed = False
         self._ended = asyncio.Event()
@@ -106,7 +108,10 @@ class AsyncMesh:
 
     def _check_loop(self) -> None:
         """Raise on a loop that is not the mesh's own. Outside a loop nothing is awaited, and all is well."""
-        if asyncio._get_running_loop() not in (None, self._loop):
+        running = asyncio._get_running_loop()
+        if self._loop is None:
+            self._loop = running
+        elif running not in (None, self._loop):
             raise Closed(
                 "this AsyncMesh belongs to the event loop it was opened on, and this is another one",
                 hint="open an AsyncMesh on each loop, or use Mesh: any thread may call it",
@@ -326,7 +331,7 @@ class AsyncMesh:
         if self._opened is None or self._opened.forked:
             self._closed = True
             return
-        if self._loop.is_closed():
+        if self._loop is not None and self._loop.is_closed():
             await self._close_without_loop(self._opened, force)
             return
         self._check_loop()

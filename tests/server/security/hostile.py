@@ -108,7 +108,14 @@ CREDENTIALS = [
     get(
         "a made up one", 401, "GET", "/v1/stats", f"Authorization: Bearer rm_abcdefgh_{'A' * 43}", token=None
     ),
-    get("the local one, guessed", 401, "GET", "/", f"Authorization: Bearer rm_local_{'A' * 43}", token=None),
+    get(
+        "the local one, guessed",
+        401,
+        "GET",
+        "/v1/node",
+        f"Authorization: Bearer rm_local_{'A' * 43}",
+        token=None,
+    ),
     get("a huge one", 401, "GET", "/v1/stats", f"Authorization: Bearer {'A' * 20_000}", token=None),
     get("one that was revoked", 401, token="revoked"),
     get("one that has expired", 401, token="expired"),
@@ -119,7 +126,7 @@ CREDENTIALS = [
     get("in the path, encoded", 400, "GET", f"/v1/%72%6d_abcdefgh_{'A' * 43}"),
     get("in a cookie", 401, "GET", "/v1/stats", "Cookie: token=x", token=None),
     post("one for reading that writes", 403, MESSAGE % '"x"', token="ro"),
-    get("one for an agent that reads statistics", 403, token="coder"),
+    get("one for an agent that reads the metrics", 403, "GET", "/metrics", token="coder"),
     get("the metrics without one", 401, "GET", "/metrics", token=None),
     Hostile("in a trailer", in_a_trailer, (401,)),
     ws("a websocket without one, elsewhere", 401, path="/v1/messages", token=None),

@@ -298,7 +298,7 @@ def test_writes_beyond_the_rate_are_answered_429_and_others_go_on(server: Servin
                 assert answer.json()["retryable"] is True
         assert 429 in statuses
         assert statuses[0] == 404
-        assert planner.get("/v1/stats").status_code == 403  # reads are not counted
+        assert planner.get("/v1/stats").status_code == 200  # reads are not counted
         assert other.put("/v1/mailboxes/coder", json={}).status_code == 200
         metrics = other.get("/metrics").text
     [counted] = re.findall(r"^relaymesh_\w*write_rate_limited\w* (\S+)$", metrics, re.MULTILINE)

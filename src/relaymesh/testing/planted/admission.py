@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaymesh.kernel import admission
+import msgspec
+
+from relaymesh.kernel.commands import Send
 from relaymesh.kernel.dead_letters import Shelf
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.dedup import NONE_EQUAL, Admitted, Differing
+from relaymesh.kernel.dedup import Admitted
 from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.kernel import DECISIONS
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.recognition import Recognition
@@ -56,19 +59,10 @@ def capacity_not_asked(original: Original, mailbox: Mailbox, messages: int, size
     return True
 
 
-@plant(at(admission, "accept"), broken="a batch that is refused is accepted up to where it was refused")
-def batch_accepted_in_part(
-    original: Original,
-    decision: Decision,
-    groups: Any,
-    known: Any = None,
-    minted: bool = False,
-    budget: int = 0,
-    equal: frozenset[Differing] = NONE_EQUAL,
-) -> list[Receipt]:
-    return [
-        receipt for group in groups for receipt in original(decision, [group], known, minted, budget, equal)
-    ]
+@plant(at(DECISIONS, Send), broken="a batch that is refused is accepted up to where it was refused")
+def batch_accepted_in_part(original: Original, decision: Decision, command: Send) -> list[Receipt]:
+    parts = [msgspec.structs.replace(command, groups=[group]) for group in command.groups]
+    return [receipt for part in parts for receipt in original(decision, part)]
 
 
 @plant(at(Shelf, "full"), broken="a mailbox takes more though its dead letters are full")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from relaymesh.journal.scan import SegmentReader, Walk, read_frame
 from relaymesh.journal.segment import SegmentHead, list_segments
 from relaymesh.journal.verdict import Damage, LiveEnd, TornTail
 from relaymesh.kernel import snapshot
-from relaymesh.kernel.dedup import Admitted, Remembered
+from relaymesh.kernel.dedup import Admitted, Found, Remembered
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.records import EpochStarted
@@ -120,11 +120,11 @@ def damaged_checkpoint_deletes_data(original: Original, disk: Disk) -> Checkpoin
 # What checkpoint and replay do not bring back
 
 
-@plant(at(Snapshot, "_piece_of"), broken="a checkpoint does not hold the leases of remote holders")
+@plant(at(snapshot, "_piece_of"), broken="a checkpoint does not hold the leases of remote holders")
 def checkpoint_drops_remote_leases(
-    original: Original, taken: Snapshot, mailbox: Mailbox, entry: Entry
+    original: Original, entry: Entry, known: Mapping[str, Found]
 ) -> EntryPiece:
-    piece: EntryPiece = original(taken, mailbox, entry)
+    piece: EntryPiece = original(entry, known)
     if piece.held is not None and piece.held.remote:
         return msgspec.structs.replace(piece, held=None)
     return piece
