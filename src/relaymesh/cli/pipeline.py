@@ -192,7 +192,9 @@ def directories_of(call: Call, given: list[Path] | None, *, exist: bool = True) 
 
 
 def warehouse_of(directories: list[Path], given: Path | None) -> Path:
-    return (given if given is not None else directories[0] / "tables").absolute()
+    from relaymesh.pipeline.tables.place import folder_of
+
+    return folder_of(given if given is not None else directories[0] / "tables", "the warehouse")
 
 
 def settings_of(

@@ -130,7 +130,7 @@ def test_a_manifest_of_a_newer_version_or_a_damaged_one_is_not_guessed_at(tmp_pa
 
 
 def test_an_object_store_is_no_warehouse_and_an_unknown_format_is_none() -> None:
-    with pytest.raises(InvalidSettings, match="no path of a file system"):
+    with pytest.raises(InvalidSettings, match="is a URL"):
         TableStore.open("s3://bucket/tables")
     with pytest.raises(InvalidSettings, match="no table format 'csv'"):
         TableStore.open("tables", "csv")

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 
 from relaymesh.errors import InvalidEnvelope, InvalidSettings
 from relaymesh.modes import create_file, make_folder
+from relaymesh.pipeline.tables.place import folder_of
 from relaymesh.sdk.compose import OPTIONS
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.wire.content import decode_content
@@ -107,6 +108,8 @@ class WriterOptions:
             )
         if "content" not in schema.fieldNames() or not {"to", "topic"} & set(schema.fieldNames()):
             raise InvalidSettings("rows need the columns content, and to or topic")
+        if options.get("staging"):
+            folder_of(options["staging"], "the option staging")
         try:
             timeout = float(options["timeout"]) if "timeout" in options else None
         except ValueError:

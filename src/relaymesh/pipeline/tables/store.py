@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.errors import NotFound
 from relaymesh.pipeline.tables.counts import Counts, count_files, count_rows
 from relaymesh.pipeline.tables.durable import swap_file, sync_files
 from relaymesh.pipeline.tables.formats import TableFormat, format_of
 from relaymesh.pipeline.tables.manifest import Manifest, PublishedTable, decode_manifest, encode
+from relaymesh.pipeline.tables.place import folder_of
 from relaymesh.pipeline.tables.sharing import modes_of, settle_modes
 
 if TYPE_CHECKING:
@@ -34,12 +35,7 @@ class TableStore:
     @classmethod
     def open(cls, root: str | Path, format: str = "parquet") -> TableStore:
         """The warehouse at `root`, a path that this machine and every Spark executor can write to."""
-        if "://" in str(root):
-            raise InvalidSettings(
-                f"the warehouse {root} is no path of a file system",
-                hint="mount it: a manifest is swapped by a rename, which object stores do not have",
-            )
-        path = Path(root).absolute()
+        path = folder_of(root, "the warehouse")
         return cls(path, format_of(format, path))
 
     # -- readers
