@@ -30,7 +30,7 @@ db.execute("SET TimeZone = 'UTC'")
 for name, table in manifest["tables"].items():
     files = [str(WAREHOUSE / file["path"]) for part in table["parts"] for file in part["files"]]
     if files:
-        db.read_parquet(files).create_view(name)
+        db.read_parquet(files, hive_partitioning=False).create_view(name)
 pd.DataFrame(
     [{{"table": t["name"], "layer": t["layer"], "rows": t["rows"]}} for t in manifest["tables"].values()]
 )"""

@@ -21,11 +21,13 @@ from relaymesh.pipeline.report.published import Answer, Published
 from relaymesh.pipeline.report.sections import all_sections
 from relaymesh.pipeline.report.shown import cell, count
 from relaymesh.pipeline.tables.durable import swap_file
+from relaymesh.pipeline.tables.views import VIEWS, views_sql
 
 __all__ = ["BYTES_MAX", "Balance", "Page", "build_page", "write_page"]
 
 BYTES_MAX = 2_000_000
 SUGGESTIONS_MAX = 50
+VIEWS_MAX = 200_000
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -125,14 +127,10 @@ def _audit_verdict(published: Published) -> tuple[int, int] | None:
 
 def _views(published: Published) -> str:
     """What gives the names of the tables to a DuckDB that is started in the warehouse."""
-    lines = []
-    for table in published.manifest.tables.values():
-        files = [file.path for part in table.parts for file in part.files]
-        if files:
-            quoted = ", ".join("'" + path.replace("'", "''") + "'" for path in files[:200])
-            more = f" -- and {len(files) - 200} more files" if len(files) > 200 else ""
-            lines.append(f"CREATE VIEW {table.name} AS FROM read_parquet([{quoted}]);{more}")
-    return "SET TimeZone = 'UTC';\n" + "\n".join(lines)
+    sql = views_sql(published.manifest)
+    if len(sql) > VIEWS_MAX:
+        return f"-- The tables have too many files for a page. In the warehouse: duckdb -init {VIEWS}"
+    return sql
 
 
 def _environment() -> Environment:

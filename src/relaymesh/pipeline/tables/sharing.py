@@ -29,6 +29,7 @@ _OWN = frozenset(
         "runs",
         "sources.json",
         "tables",
+        "views.sql",
         SHARED,
     }
 )

@@ -15,6 +15,7 @@ from relaymesh.pipeline.tables.formats import TableFormat, format_of
 from relaymesh.pipeline.tables.manifest import Manifest, PublishedTable, decode_manifest, encode
 from relaymesh.pipeline.tables.place import folder_of
 from relaymesh.pipeline.tables.sharing import modes_of, settle_modes
+from relaymesh.pipeline.tables.views import VIEWS, views_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,6 +92,10 @@ class TableStore:
         modes = modes_of(self.root)
         swap_file(self.root / HISTORY / f"{manifest.run_id}.json", data, modes)
         swap_file(self.root / MANIFEST, data, modes)
+        if manifest.table_format == "parquet":
+            swap_file(self.root / VIEWS, views_sql(manifest).encode(), modes)
+        else:
+            (self.root / VIEWS).unlink(missing_ok=True)
 
 
 def _named(manifest: Manifest, name: str) -> PublishedTable:
