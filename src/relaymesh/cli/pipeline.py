@@ -269,12 +269,14 @@ def pipeline_of(
         from relaymesh.pipeline.runs.pipeline import Pipeline
         from relaymesh.pipeline.runs.session import events_in, session_settings
         from relaymesh.pipeline.spark import spark_session
+        from relaymesh.pipeline.spark_failure import spark_failures
 
     with _watched(call) as observer:
         try:
             events = sys.maxsize if lasting else events_in(settings.directories)
             tuned = session_settings(events, master) if remote is None else {}
-            spark = spark_session(master=master, remote=remote, app="relaymesh pipeline", settings=tuned)
+            with spark_failures():
+                spark = spark_session(master=master, remote=remote, app="relaymesh pipeline", settings=tuned)
         except NotFound as error:  # no Java
             raise NotFound(error.message, hint=f"{error.hint}; or {INSTALL}, which carries one") from error
         try:

@@ -100,8 +100,9 @@ def test_events_that_are_not_synced_are_not_there_yet(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_an_empty_directory_has_no_rows(tmp_path: Path) -> None:
-    assert sequences(tmp_path) == []
+def test_a_mesh_without_events_has_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "new" / "journal").mkdir(parents=True)
+    assert sequences(tmp_path / "new") == []
     open_writer(tmp_path / "started").close()
     assert sequences(tmp_path / "started") == []
 
@@ -227,3 +228,16 @@ def test_a_wrong_option_is_named(options: dict[str, str], why: str) -> None:
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="there is no data directory"):
         SourceOptions.parse({"path": str(tmp_path / "nowhere")})
+
+
+@pytest.mark.parametrize("inside", [[], ["journal"], ["data/journal/"], ["manifest.json", "bronze/"]])
+def test_a_directory_that_is_no_mesh_is_refused(inside: list[str], tmp_path: Path) -> None:
+    for name in inside:
+        path = tmp_path / name
+        if name.endswith("/"):
+            path.mkdir(parents=True)
+        else:
+            path.write_text("a file")
+    with pytest.raises(NotFound, match=f"there is no mesh in {tmp_path}") as refused:
+        SourceOptions.parse({"path": str(tmp_path)})
+    assert "journal/" in refused.value.hint

@@ -66,7 +66,8 @@ def test_nothing_new_is_the_same_offset(tmp_path: Path) -> None:
     assert reader.reportLatestOffset() == end
 
 
-def test_a_stream_over_an_empty_directory_waits_for_the_first_event(tmp_path: Path) -> None:
+def test_a_stream_over_a_mesh_without_events_waits_for_the_first(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
     reader = stream(tmp_path)
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start

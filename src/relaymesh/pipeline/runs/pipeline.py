@@ -21,6 +21,7 @@ from relaymesh.pipeline.runs.refresh import BuiltTable, Refresh
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.sources import remember_sources
 from relaymesh.pipeline.runs.stages import Observer, Stage, nobody
+from relaymesh.pipeline.spark_failure import spark_failures
 from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
 from relaymesh.pipeline.tables.durable import swap_file
 from relaymesh.pipeline.tables.lock import warehouse_lock
@@ -127,7 +128,8 @@ class Pipeline:
             record.save(self.store.root)
             self._observer(Stage.STARTED, record.run_id, 0, 0)
             try:
-                yield record
+                with spark_failures():
+                    yield record
             except BaseException as error:
                 record.end(self.store.root, "failed", f"{type(error).__name__}: {error}"[:2000])
                 raise
@@ -156,7 +158,8 @@ class Pipeline:
             return
         record = RunRecord(run_id=new_run_id(), kind="follow")
         try:
-            self._refresh(record, ingesting=ingesting)
+            with spark_failures():
+                self._refresh(record, ingesting=ingesting)
         except BaseException as error:
             record.end(self.store.root, "failed", f"{type(error).__name__}: {error}"[:2000])
             raise

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar, get_args
 
 from relaymesh.errors import InvalidSettings, NotFound
 from relaymesh.journal import read_note
-from relaymesh.journal.layout import check_complete
+from relaymesh.journal.layout import JOURNAL, check_complete
 from relaymesh.node.disk import RealDisk
 
 __all__ = ["Directory", "SourceOptions"]
@@ -92,7 +92,6 @@ class SourceOptions:
         through = _number(options, "throughsequence")
         batch_rows = _number(options, "maxrowsperbatch")
         return cls(
-            directories=_directories(options, mirror=_flag(options, "mirror", default=False)),
             first=_number(options, "fromsequence"),
             through=sys.maxsize if through is None else through,
             from_ms=_time_ms(options, "fromtime"),
@@ -107,6 +106,7 @@ class SourceOptions:
             consumer=options.get("consumer"),
             into=options.get("into"),
             run_id=options.get("runid"),
+            directories=_directories(options, mirror=_flag(options, "mirror", default=False)),
         )
 
 
@@ -169,7 +169,15 @@ def _directory(name: str, partition: int, *, mirror: bool) -> Directory:
             raise NotFound(f"{name} has no mirror", hint="leave out mirror=true, or name the mirror as path")
         root = Path(note.path)
     if not root.is_dir():
-        raise NotFound(f"there is no data directory {root}", hint="on a cluster every worker must see it")
+        raise NotFound(
+            f"there is no data directory {root}",
+            hint="it was moved, or is not mounted: put it back; on a cluster every worker must see it",
+        )
+    if not (root / JOURNAL).is_dir():
+        raise NotFound(
+            f"there is no mesh in {root}",
+            hint="name its data directory: the one that holds the folder journal/",
+        )
     check_complete(RealDisk(root))
     return Directory(name, partition, str(root))
 
