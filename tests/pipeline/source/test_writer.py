@@ -1,7 +1,8 @@
-"""Rows as messages: each once, whatever is tried twice, and none of a job that failed."""
+"""Rows as messages: each once, whatever is tried twice; what a job that failed has sent, it says."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,12 @@ from pyspark.sql import Row
 from pyspark.sql.types import StructType
 
 from relaymesh import Mesh
-from relaymesh.errors import Conflict, InvalidEnvelope, InvalidSettings, UnknownRecipient
+from relaymesh.errors import Conflict, InvalidEnvelope, InvalidSettings, MailboxFull, UnknownRecipient
 from relaymesh.pipeline.source.writer import BatchWriter, Staged, StreamWriter, WriterOptions
 from tests.pipeline.source.journals import read_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = StructType().add("to", "string").add("content", "string")
 
@@ -117,6 +118,58 @@ class TestBatch:
         writer = BatchWriter(options(data))
         with pytest.raises(UnknownRecipient):
             writer.commit([staged(writer, messages(2, to="nobody"))])
+
+
+class TestRefusedHalfway:
+    """A job whose rows do not all fit."""
+
+    @pytest.fixture
+    def small(self, tmp_path: Path) -> Path:
+        with Mesh(tmp_path / "small") as mesh:
+            mesh.agent("coder", capacity=1_200)
+            mesh.agent("reviewer", capacity_bytes=1_000)
+        return tmp_path / "small"
+
+    def test_room_is_checked_before_the_first_row_leaves(self, small: Path) -> None:
+        writer = BatchWriter(options(small))
+        with pytest.raises(MailboxFull, match=r"room for 1200 messages .* rows are 1500 .* none was sent"):
+            writer.commit([staged(writer, messages(700), 0), staged(writer, messages(800), 1)])
+        large = [Row(to="reviewer", content="x" * 600)] * 2
+        with pytest.raises(MailboxFull, match=r"none was sent"):
+            writer.commit([staged(writer, [*messages(600), *large])])
+        assert accepted(small) == []
+
+    def test_a_job_that_fits_exactly_is_sent(self, small: Path) -> None:
+        writer = BatchWriter(options(small))
+        writer.commit([staged(writer, messages(1_200))])
+        assert len(accepted(small)) == 1_200
+
+    def test_the_error_says_how_many_were_sent_and_how_to_send_the_rest(self, small: Path) -> None:
+        rows = [*messages(700), *messages(1, to="nobody")]
+        writer = BatchWriter(options(small))
+        with pytest.raises(UnknownRecipient, match="500 of 701 rows were sent") as refused:
+            writer.commit([staged(writer, rows)])
+        assert len(accepted(small)) == 500
+        told = re.search(r'\.option\("idPrefix", "(\w+)"\)', refused.value.hint)
+        assert told is not None
+        with Mesh(small) as mesh:
+            mesh.agent("nobody")
+        again = BatchWriter(options(small, idPrefix=told[1]))
+        again.commit([staged(again, rows)])
+        assert len(accepted(small)) == 701
+
+    def test_a_retry_under_its_prefix_needs_room_for_the_rest_alone(self, small: Path) -> None:
+        rows = messages(1_200)
+        first = BatchWriter(options(small, idPrefix="job"))
+        first.commit([staged(first, rows[:900])])
+        again = BatchWriter(options(small, idPrefix="job"))
+        again.commit([staged(again, rows)])
+        assert len(accepted(small)) == 1_200
+
+    def test_a_stream_says_it_too(self, small: Path) -> None:
+        writer = StreamWriter(options(small, idPrefix="query"))
+        with pytest.raises(MailboxFull, match="1000 of 1300 rows were sent"):
+            writer.commit([staged(writer, messages(1_300))], 0)
 
 
 class TestRows:
@@ -264,3 +317,29 @@ class TestInSpark:
         first, second = (row["message_id"].rsplit("-", 3) for row in rows)
         assert first[0] == second[0], "the ids of one query begin with its id"
         assert (first[1:], second[1:]) == (["0", "0", "0"], ["1", "0", "0"])
+
+    def test_a_batch_write_in_foreach_batch_that_is_repeated_adds_nothing(
+        self, spark: SparkSession, data: Path, tmp_path: Path
+    ) -> None:
+        source = tmp_path / "rows"
+        source.mkdir()
+        (source / "0.json").write_text('{"to": "coder", "content": "0"}\n')
+
+        def twice(frame: DataFrame, _batch: int) -> None:
+            for columns in (["to", "content"], ["to", "content"], ["to", "upper('b') AS content"]):
+                frame.selectExpr(*columns).write.format("relaymesh").option("path", str(data)).mode(
+                    "append"
+                ).save()
+
+        query = (
+            spark.readStream.schema("to string, content string")
+            .json(str(source))
+            .writeStream.foreachBatch(twice)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+        rows = accepted(data)
+        assert sorted(row["content"] for row in rows) == [b'"0"', b'"B"']
+        assert all(row["message_id"].startswith(f"{query.id}-0-") for row in rows)

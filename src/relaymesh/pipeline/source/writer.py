@@ -1,10 +1,16 @@
 """Rows as messages: `df.write.format("relaymesh")` and `writeStream`.
 
 In two phases. Tasks, on executors, check their rows and hand them over; nothing leaves. When all tasks are
-done, the driver sends everything, under ids that say which row it was. So an aborted job has sent nothing, a
-task that ran twice counts once, and a commit that is repeated (a crash between sending and Spark's own note
-of it) meets its own ids and adds nothing. A mailbox that refuses stops the job; running it again with the
-same `idPrefix` goes on where it stopped.
+done, the driver sends everything, under ids that say which row it was. Promised:
+
+- A job that fails before all its tasks are done has sent nothing.
+- One that is refused while the driver sends has sent the rows before that, and its error says how many, and
+  under which `idPrefix` a run of the same rows, in the same order and partitions, sends only the rest.
+- A task that ran twice counts once. A commit that is repeated (a crash between sending and Spark's own note
+  of it) meets its own ids and adds nothing, for as long as the mesh remembers ids.
+
+The room of mailboxes is checked before the first row leaves, if the ids are new, nothing waits for room
+(`timeout`) and the mesh tells this client of them. Other senders may still take the room meanwhile.
 
 Only the driver opens the mesh, because one process at a time may hold a data directory, and because tasks
 that sent by themselves could not take it back.
@@ -12,8 +18,10 @@ that sent by themselves could not take it back.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -26,7 +34,8 @@ from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from relaymesh.errors import InvalidEnvelope, InvalidSettings
+from relaymesh.errors import InvalidEnvelope, InvalidSettings, MailboxFull, MeshError
+from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.modes import create_file, make_folder
 from relaymesh.pipeline.tables.place import folder_of
 from relaymesh.sdk.compose import OPTIONS
@@ -38,7 +47,9 @@ __all__ = ["BatchWriter", "StreamWriter", "WriterOptions"]
 
 COLUMNS = OPTIONS | {"to", "topic", "content"}
 SENT_AT_ONCE = 500
+AGAIN = "the same rows under the same ids send the rest, and nothing twice"
 _QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -78,7 +89,8 @@ class WriterOptions:
     path, or url and token: the mesh: a data directory on the driver's machine, or a node.
     sender: in whose name they are sent.
     idPrefix: what the ids of rows without an `id` begin with. Give the same one to run a failed job again.
-        Default: the streaming query's id, or a new one for each batch job.
+        Default: the streaming query's id, also in `foreachBatch` (with the batch and a digest of the
+        rows, for it may write several frames); else a new one for each batch job.
     staging: a directory that driver and executors share, for rows too many to pass through the driver's
         memory.
     timeout: how many seconds a full mailbox is waited for.
@@ -132,10 +144,14 @@ class BatchWriter(DataSourceWriter):
         self._run = options.prefix or uuid.uuid4().hex  # made once, on the driver: a task's retry has it too
 
     def write(self, iterator: Iterator[Row]) -> Staged:
-        return _stage(iterator, self._options, self._run)
+        rows = _encoded(iterator)
+        return _stage(rows, self._options, self._options.prefix or _micro_batch(rows) or self._run)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        _commit(_staged(messages), self._options)
+        parts = _staged(messages)
+        new = self._options.prefix is None and all(part.run == self._run for part in parts)
+        again = f'.option("idPrefix", "{self._run}") and the same rows send the rest, and nothing twice'
+        _commit(parts, self._options, new=new, again=again if new else AGAIN)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         _discard(messages)
@@ -148,9 +164,8 @@ class StreamWriter(DataSourceStreamWriter):
         self._options = options
 
     def write(self, iterator: Iterator[Row]) -> Staged:
-        context = TaskContext.get()
-        query = None if context is None else context.getLocalProperty(_QUERY_ID)
-        return _stage(iterator, self._options, self._options.prefix or query or "stream")
+        query = _property(_QUERY_ID)
+        return _stage(_encoded(iterator), self._options, self._options.prefix or query or "stream")
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         _commit(_staged(messages), self._options, f"-{batchId}")
@@ -162,10 +177,26 @@ class StreamWriter(DataSourceStreamWriter):
 # -- on executors -------------------------------------------------------------------------------
 
 
-def _stage(rows: Iterable[Row], options: WriterOptions, run: str) -> Staged:
+def _encoded(rows: Iterable[Row]) -> bytes:
+    return _encode([_checked(i, row.asDict(recursive=True)) for i, row in enumerate(rows)])
+
+
+def _property(name: str) -> str | None:
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
+
+
+def _micro_batch(rows: bytes) -> str | None:
+    """A batch write inside `foreachBatch`: what a restart of the query calls it again."""
+    query, batch = _property(_QUERY_ID), _property(_BATCH_ID)
+    if query is None or batch is None:
+        return None
+    return f"{query}-{batch}-{hashlib.blake2b(rows, digest_size=8).hexdigest()}"
+
+
+def _stage(data: bytes, options: WriterOptions, run: str) -> Staged:
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
-    data = _encode([_checked(i, row.asDict(recursive=True)) for i, row in enumerate(rows)])
     if options.staging is None:
         return Staged(partition, run, data)
     file = Path(options.staging) / f"{uuid.uuid4().hex}.rows"  # each attempt its own: a dead one may linger
@@ -205,18 +236,55 @@ def _discard(messages: Sequence[WriterCommitMessage | None]) -> None:
         staged.discard()
 
 
-def _commit(parts: list[Staged], options: WriterOptions, batch: str = "") -> None:
-    """Send everything. What an earlier try has sent already meets its own id, and is not sent again."""
+def _commit(
+    parts: list[Staged], options: WriterOptions, batch: str = "", *, new: bool = False, again: str = AGAIN
+) -> None:
+    """Send everything. What an earlier try has sent already meets its own id, and is not sent again.
+
+    `new`: no earlier try can have sent a row. `again`: what to do after a refusal.
+    """
     messages = _messages(parts, batch)
     first = next(messages, None)
     if first is not None:  # an empty micro-batch opens no mesh
         with Mesh(options.place, token=options.token) as mesh:
+            if new and not options.timeout:
+                _check_room(mesh, parts)
+            sent = 0
             waiting = [first, *islice(messages, SENT_AT_ONCE - 1)]
             while waiting:
-                _send(mesh, waiting, options)
+                try:
+                    for count in _send(mesh, waiting, options):
+                        sent += count
+                except MeshError as error:
+                    rows = sum(len(part.load()) for part in parts)
+                    told = f"{error.message}; {sent} of {rows} rows were sent"
+                    raise type(error)(told, hint=f"{error.hint}; then {again}" if sent else None) from error
                 waiting = list(islice(messages, SENT_AT_ONCE))
     for staged in parts:
         staged.discard()
+
+
+def _check_room(mesh: Mesh, parts: list[Staged]) -> None:
+    """Raise what the mesh would raise half-way. Mailboxes it does not tell this client are not judged."""
+    boxes = mesh.stats().mailboxes
+    wanted: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for part in parts:
+        for row in part.load():
+            if "to" in row.fields:
+                wanted[row.fields["to"]] += 1
+                sizes[row.fields["to"]] += len(row.content)
+    for to, count in sorted(wanted.items()):
+        box = boxes.get(to if "/" in to else f"{DEFAULT_NAMESPACE}/{to}")
+        if box is None:
+            continue
+        room, room_bytes = box.capacity - box.pending, box.capacity_bytes - box.bytes
+        if count > room or sizes[to] > room_bytes:
+            raise MailboxFull(
+                f"{to} has room for {max(room, 0)} messages of {max(room_bytes, 0)} bytes, and the rows are"
+                f" {count} of {sizes[to]} bytes; none was sent",
+                hint="let its consumer catch up, raise its capacity, or wait with the option timeout",
+            )
 
 
 def _messages(parts: list[Staged], batch: str) -> Iterator[dict[str, Any]]:
@@ -226,7 +294,8 @@ def _messages(parts: list[Staged], batch: str) -> Iterator[dict[str, Any]]:
             yield {"id": id, **row.fields, "content": decode_content(row.content, row.encoding)}
 
 
-def _send(mesh: Mesh, messages: list[dict[str, Any]], options: WriterOptions) -> None:
+def _send(mesh: Mesh, messages: list[dict[str, Any]], options: WriterOptions) -> Iterator[int]:
+    """Send, and yield how many rows each call has sent: a call takes all of them or none."""
     by_topic: dict[str, list[dict[str, Any]]] = {}
     sends: list[dict[str, Any]] = []
     for message in messages:
@@ -234,5 +303,7 @@ def _send(mesh: Mesh, messages: list[dict[str, Any]], options: WriterOptions) ->
         (sends if topic is None else by_topic.setdefault(topic, [])).append(message)
     if sends:
         mesh.agent(options.sender).send_many(sends, timeout=options.timeout)
+        yield len(sends)
     for topic, published in by_topic.items():
         mesh.publish_many(topic, published, sender=options.sender, timeout=options.timeout)
+        yield len(published)
