@@ -19,8 +19,11 @@ from relaymesh.pipeline.tables.durable import swap_file
 __all__ = ["INPUTS", "Proposal", "Suggestion", "propose", "write_proposal"]
 
 VERSION = 1
-INPUTS = ("sizing", "split_advice", "contract_violations")
+INPUTS = ("sizing", "split_advice", "contract_violations", "agents")
 """The tables a proposal is made from."""
+
+ALERT_MISSING = "left_without_alert"
+"""The violation that no number of retries is a reason for."""
 
 NOTE = "This is a proposal. Nothing in it has been applied, and nothing will be by itself."
 
@@ -76,7 +79,7 @@ def propose(tables: Mapping[str, Iterable[Row]], made_at: str) -> Proposal:
     found = [
         *_from_sizing(tables["sizing"]),
         *_from_splits(tables["split_advice"]),
-        *_from_contracts(tables["contract_violations"]),
+        *_from_contracts(tables["contract_violations"], _settings(tables["agents"])),
     ]
     ordered = sorted(found, key=lambda each: (each.mailbox, each.setting, each.table))
     return Proposal(made_at=made_at, suggestions=tuple(ordered))
@@ -103,7 +106,7 @@ def _from_sizing(rows: Iterable[Row]) -> Iterator[Suggestion]:
                 reasoning=(
                     f"W = ceil(λ_p95 / μ_p50) = ceil({row['lambda_p95']:g} / {row['mu_worker_p50']:.4g}):"
                     f" {row['lambda_p95']:g} messages come in a busy second,"
-                    f" and the median worker does {row['mu_worker_p50']:.4g}"
+                    f" and the median worker does {row['mu_worker_p50']:.4g}{_queue(row)}"
                 ),
             )  # fmt: skip
         burst = (
@@ -129,10 +132,23 @@ def _from_splits(rows: Iterable[Row]) -> Iterator[Suggestion]:
             )  # fmt: skip
 
 
-def _from_contracts(rows: Iterable[Row]) -> Iterator[Suggestion]:
-    """Back to the default row of the contract, where a mailbox does otherwise to its harm."""
+def _queue(row: Row) -> str:
+    """What the queue that was seen says to it; tables of before do not know it."""
+    if row.get("queue_peak") is None:
+        return ""
+    return (
+        f"; up to {row['queue_peak']} were due at once, to be worked off in {row['drain_s']:g} s"
+        " by no more workers than that"
+    )
+
+
+def _from_contracts(rows: Iterable[Row], settings: Mapping[tuple[int, str], Row]) -> Iterator[Suggestion]:
+    """The default row of the contract, where a mailbox does otherwise without having been set to."""
     for row in rows:
         code = row["code"]
+        chosen = settings.get((row["partition"], row["mailbox"]), {})
+        if _is_chosen(chosen, code, row["violation"]):
+            continue
         rule = rule_for(None, code)
         yield Suggestion(
             mailbox=row["mailbox"],
@@ -142,3 +158,18 @@ def _from_contracts(rows: Iterable[Row]) -> Iterator[Suggestion]:
             reasoning=f"{row['reasoning']} ({row['messages']} messages, {row['attempts']} attempts)",
             table="contract_violations",
         )
+
+
+def _is_chosen(settings: Row, code: str, violation: str) -> bool:
+    """Whether the mailbox has a setting of its own for what happened: to propose otherwise would undo it."""
+    contract = settings.get("contract") or {}
+    if code in contract or (code not in DEFAULT_CONTRACT and OTHER in contract):
+        return True
+    return violation != ALERT_MISSING and settings.get("max_retries") is not None
+
+
+def _settings(agents: Iterable[Row]) -> dict[tuple[int, str], Row]:
+    """What was last set for each mailbox, as the journal has it."""
+    return {
+        (row["partition"], row["address"]): json.loads(row["settings"]) for row in agents if row["settings"]
+    }

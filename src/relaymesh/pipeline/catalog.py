@@ -87,9 +87,10 @@ def _gold(
     keys: tuple[str, ...],
     description: str,
     *partition_by: str,
+    version: int = gold_schema.VERSION,
 ) -> Table:
     return Table(
-        name=build.__name__, layer="gold", schema=schema, version=gold_schema.VERSION, inputs=inputs,
+        name=build.__name__, layer="gold", schema=schema, version=version, inputs=inputs,
         build=build, keys=keys, partition_by=partition_by, description=description,
     )  # fmt: skip
 
@@ -134,7 +135,7 @@ TABLES: tuple[Table, ...] = (
     _gold(failure_rates, _G.FAILURE_RATES, ("messages", "attempts", "agents"), (*_MAILBOX, "code"),
           "How often attempts fail, by class of error, with the predicted beside the observed loss."),
     _gold(sizing, _G.SIZING, ("messages", "attempts", "agents"), _MAILBOX,
-          "How many workers a mailbox needs, and how much room."),
+          "How many workers a mailbox needs, and how much room.", version=_G.SIZING_VERSION),
     _gold(split_advice, _G.SPLIT_ADVICE, ("messages", "backlog"), _MAILBOX,
           "Which mailboxes to think of splitting."),
     _gold(contract_violations, _G.CONTRACT_VIOLATIONS, ("messages", "attempts"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.pipeline.tables.journal import Journal
 
-LIFE, FLOW, LOSS, MIX, LAYERED, ALARM, TALK, BURST, OTHERS = range(9)
+LIFE, FLOW, LOSS, MIX, LAYERED, ALARM, TALK, BURST, OTHERS, RARE = range(10)
 
 CODER = "default/coder"
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -151,6 +151,33 @@ def burst() -> Journal:
     return journal
 
 
+def rare() -> Journal:
+    """Mailboxes that are quiet most of the time, each busy in its own way."""
+    journal = Journal(RARE)
+    for name in ("bursts", "sparse", "late", "delayed"):
+        journal.open(f"default/{name}")
+    burst = [journal.append("default/bursts", f"b{i}") for i in range(600)]
+    for second, message in enumerate(burst):
+        journal.at(second * 1_000).grant("default/bursts", message)
+        journal.at(second * 1_000 + 999).ack("default/bursts", message)
+    for minutes in range(0, 60, 10):
+        message = journal.at(1_000_000 + minutes * 60_000).append("default/sparse", f"s{minutes}")
+        journal.grant("default/sparse", message)
+        journal.at(1_060_000 + minutes * 60_000).ack("default/sparse", message)
+    journal.at(4_600_000).append("default/bursts", "last")
+    late = [journal.at(5_000_000 + i * 1_000).append("default/late", f"l{i}") for i in range(600)]
+    for number, message in enumerate(late):
+        journal.at(6_000_000 + number * 500).grant("default/late", message)
+        journal.at(6_000_499 + number * 500).ack("default/late", message)
+    delayed = [
+        journal.at(7_000_000).append("default/delayed", f"d{i}", delay_ms=(i + 1) * 10_000) for i in range(50)
+    ]
+    for number, message in enumerate(delayed):
+        journal.at(7_010_000 + number * 10_000).grant("default/delayed", message)
+        journal.at(7_012_000 + number * 10_000).ack("default/delayed", message)
+    return journal
+
+
 def others() -> Journal:
     """Who registers, who only sends, and who falls silent."""
     journal = Journal(OTHERS)
@@ -168,4 +195,5 @@ def others() -> Journal:
 
 
 def journals() -> list[Journal]:
-    return [life(), flow(), loss(), mix(MIX, 3), mix(LAYERED, 0), alarm(), talk(), burst(), others()]
+    mixes = mix(MIX, 3), mix(LAYERED, 0)
+    return [life(), flow(), loss(), *mixes, alarm(), talk(), burst(), others(), rare()]

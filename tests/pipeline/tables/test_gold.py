@@ -23,6 +23,7 @@ from tests.pipeline.tables.golden import (
     LOSS,
     MIX,
     OTHERS,
+    RARE,
     TALK,
 )
 from tests.pipeline.tables.journal import moment
@@ -37,8 +38,8 @@ def test_the_seed_s_formulas(spark: SparkSession) -> None:
     row = (
         spark.range(1)
         .select(
-            workers_required(lit(120.0), lit(35.0)).alias("workers"),
-            workers_required(lit(300.0), lit(80.0)).alias("more"),
+            workers_required(lit(120.0), lit(35.0), lit(500), lit(60.0)).alias("workers"),
+            workers_required(lit(300.0), lit(80.0), lit(500), lit(60.0)).alias("more"),
             buffer_needed(lit(1200.0), lit(900.0), lit(10.0)).alias("buffer"),
             (buffer_needed(lit(1200.0), lit(900.0), lit(10.0)) * 2048).alias("bytes"),
             buffer_needed(lit(900.0), lit(1200.0), lit(10.0)).alias("none"),
@@ -162,11 +163,38 @@ def test_a_buffer_takes_up_the_burst(rows: Rows) -> None:
     told = one(rows("sizing", BURST))
     assert (told["lambda_peak"], told["mu_peak"], told["burst_s"]) == (12, 9, 10)
     assert (told["buffer_messages"], told["buffer_bytes"], told["fits"]) == (30, 60_000, False)
-    assert told["lambda_p95"] == pytest.approx(1.55), "20 seconds: 18 of 0, one of 1 and one of 12"
+    assert told["lambda_p95"] == pytest.approx(11.45), "two busy seconds: one of 12 and one of 1"
+    assert (told["busy_s"], told["span_s"]) == (2, 20)
 
 
-def test_quiet_seconds_count(rows: Rows) -> None:
+def test_quiet_seconds_count_in_the_mean_alone(rows: Rows) -> None:
     assert one(rows("sizing", BURST))["lambda_mean"] == pytest.approx(13 / 20)
+
+
+def test_a_burst_once_an_hour_needs_workers(rows: Rows) -> None:
+    """600 at once, each 1 s of work for one worker, and one an hour later: two busy seconds."""
+    told = one(rows("sizing", RARE, mailbox="default/bursts"))
+    assert (told["queue_peak"], told["mu_worker_p50"]) == (600, pytest.approx(1, rel=0.01))
+    assert told["lambda_p95"] == pytest.approx(570.05), "two busy seconds: one of 600 and one of 1"
+    assert told["workers_required"] == 570, "a worker does 1.001 a second"
+
+
+def test_no_more_workers_than_there_were_messages_at_once(rows: Rows) -> None:
+    """One message every ten minutes, a minute of work each: 1 / s over 1 / min would be 60 workers."""
+    told = one(rows("sizing", RARE, mailbox="default/sparse"))
+    assert (told["lambda_p95"], told["queue_peak"], told["workers_required"]) == (1, 1, 1)
+
+
+def test_a_queue_that_grew_slowly_is_worked_off_in_a_minute(rows: Rows) -> None:
+    """600 messages, one a second, while no worker was there; then one does 2 a second."""
+    told = one(rows("sizing", RARE, mailbox="default/late"))
+    assert (told["lambda_p95"], told["queue_peak"], told["drain_s"]) == (1, 600, 60)
+    assert told["workers_required"] == 5
+
+
+def test_delayed_messages_are_no_queue(rows: Rows) -> None:
+    told = one(rows("sizing", RARE, mailbox="default/delayed"))
+    assert (told["lambda_p95"], told["queue_peak"], told["workers_required"]) == (50, 1, 1)
 
 
 def test_dead_letters_are_told_by_day_and_cause(rows: Rows) -> None:

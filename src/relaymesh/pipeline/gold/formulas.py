@@ -8,9 +8,14 @@ from pyspark.sql import functions as f
 __all__ = ["buffer_needed", "ms_between", "p_drop", "recurrence", "share", "workers_required"]
 
 
-def workers_required(lambda_p95: Column, mu_p50: Column) -> Column:
-    """W >= ceil(lambda_p95 / mu_worker_p50); null where no worker's rate is known."""
-    return f.when(mu_p50 > 0, f.ceil(lambda_p95 / mu_p50))
+def workers_required(lambda_p95: Column, mu_p50: Column, queue_peak: Column, drain_s: Column) -> Column:
+    """W >= ceil(lambda_p95 / mu_worker_p50); null where no worker's rate is known.
+
+    Checked against the queue that was seen: not more workers than there ever were messages at once, and
+    enough to work off that queue in `drain_s`.
+    """
+    formula = f.least(f.ceil(lambda_p95 / mu_p50), queue_peak)
+    return f.when(mu_p50 > 0, f.greatest(formula, f.ceil(queue_peak / (mu_p50 * drain_s)), f.lit(1)))
 
 
 def buffer_needed(lambda_peak: Column, mu_peak: Column, burst_s: Column) -> Column:

@@ -6,29 +6,46 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from relaymesh.pipeline.gold.backlog import flows
-from relaymesh.pipeline.gold.formulas import buffer_needed, workers_required
+from relaymesh.pipeline.gold.formulas import buffer_needed, recurrence, workers_required
 from relaymesh.pipeline.schema.gold import SIZING
 
-__all__ = ["BURST_S", "sizing"]
+__all__ = ["BURST_S", "DRAIN_S", "sizing"]
 
 BURST_S = 10.0
 """T_burst: how long a burst the buffer should take up. Raising it asks for more memory, in proportion."""
+
+DRAIN_S = 60.0
+"""How soon the longest queue that was seen should be worked off. Raising it asks for fewer workers."""
 
 _MAILBOX = ["partition", "namespace", "mailbox"]
 _HOLDER = [*_MAILBOX, "holder"]
 
 
 def sizing(
-    messages: DataFrame, attempts: DataFrame, agents: DataFrame, burst_s: float = BURST_S
+    messages: DataFrame,
+    attempts: DataFrame,
+    agents: DataFrame,
+    burst_s: float = BURST_S,
+    drain_s: float = DRAIN_S,
 ) -> DataFrame:
-    """W = ceil(lambda_p95 / mu_worker_p50) and a buffer of (lambda_peak - mu_peak) * T_burst, per mailbox."""
+    """W = ceil(lambda_p95 / mu_worker_p50), checked against the queue, and a buffer for a burst, per mailbox.
+
+    The buffer is (lambda_peak - mu_peak) * T_burst.
+    """
     capacities = agents.select("partition", f.col("address").alias("mailbox"), "capacity", "capacity_bytes")
     sized = (
         _arrivals(messages)
+        .join(_queues(messages), _MAILBOX)
         .join(_workers(attempts), _MAILBOX, "left")
         .join(capacities, ["partition", "mailbox"], "left")
         .withColumn("burst_s", f.lit(burst_s))
-        .withColumn("workers_required", workers_required(f.col("lambda_p95"), f.col("mu_worker_p50")))
+        .withColumn("drain_s", f.lit(drain_s))
+        .withColumn(
+            "workers_required",
+            workers_required(
+                f.col("lambda_p95"), f.col("mu_worker_p50"), f.col("queue_peak"), f.col("drain_s")
+            ),
+        )
         .withColumn(
             "buffer_messages", buffer_needed(f.col("lambda_peak"), f.col("mu_peak"), f.col("burst_s"))
         )
@@ -45,7 +62,10 @@ def sizing(
 
 
 def _arrivals(messages: DataFrame) -> DataFrame:
-    """Rates per second over the whole span: seconds without a message count as seconds with none."""
+    """Rates per second. The mean is of the whole span; p95 is of the seconds in which messages came.
+
+    A mailbox with a burst an hour is quiet in 99 of 100 seconds, and what must be dealt with is the burst.
+    """
     spans = messages.groupBy(*_MAILBOX).agg(
         f.min("accepted_at").alias("first_at"),
         f.max("accepted_at").alias("last_at"),
@@ -54,23 +74,27 @@ def _arrivals(messages: DataFrame) -> DataFrame:
     )
     seconds = f.unix_seconds("last_at") - f.unix_seconds("first_at") + 1
     spans = spans.withColumn("span_s", seconds).withColumn("lambda_mean", f.col("count") / f.col("span_s"))
-    busy = flows(messages)
-    arriving = busy.filter(f.col("arrivals") > 0)
-    counts = arriving.groupBy(*_MAILBOX).agg(f.count("*").alias("busy_s"))
-    idle = spans.join(counts, _MAILBOX).select(
-        *_MAILBOX,
-        f.lit(0).cast("long").alias("arrivals"),
-        (f.col("span_s") - f.col("busy_s")).alias("seconds"),
+    came = f.when(f.col("arrivals") > 0, f.col("arrivals"))
+    rates = (
+        flows(messages)
+        .groupBy(*_MAILBOX)
+        .agg(
+            f.count(came).alias("busy_s"),
+            f.percentile(came, 0.95).alias("lambda_p95"),
+            f.max("arrivals").cast("double").alias("lambda_peak"),
+            f.max("completions").cast("double").alias("mu_peak"),
+        )
     )
-    weighted = arriving.select(*_MAILBOX, "arrivals", f.lit(1).cast("long").alias("seconds")).union(
-        idle.filter("seconds > 0")
-    )
-    rates = weighted.groupBy(*_MAILBOX).agg(
-        f.percentile("arrivals", 0.95, f.col("seconds")).alias("lambda_p95"),
-        f.max("arrivals").cast("double").alias("lambda_peak"),
-    )
-    peaks = busy.groupBy(*_MAILBOX).agg(f.max("completions").cast("double").alias("mu_peak"))
-    return spans.join(rates, _MAILBOX).join(peaks, _MAILBOX)
+    return spans.join(rates, _MAILBOX)
+
+
+def _queues(messages: DataFrame) -> DataFrame:
+    """The most messages that were due and not settled at once. What is delayed needs no worker yet."""
+    due = messages.withColumn("accepted_at", f.least("due_at", f.coalesce("settled_at", "due_at")))
+    seconds = recurrence(flows(due), _MAILBOX, "second")
+    # A second's arrivals count before its completions: what came and went within it was there.
+    held = f.greatest(f.col("backlog") + f.col("completions"), f.col("arrivals"))
+    return seconds.groupBy(*_MAILBOX).agg(f.max(held).alias("queue_peak"))
 
 
 def _workers(attempts: DataFrame) -> DataFrame:

@@ -16,12 +16,15 @@ __all__ = [
     "LATENCY",
     "MESSAGE_TRACES",
     "SIZING",
+    "SIZING_VERSION",
     "SPLIT_ADVICE",
     "THROUGHPUT",
     "VERSION",
 ]
 
 VERSION = 1
+SIZING_VERSION = 2
+"""2: lambda_p95 of busy seconds; busy_s, queue_peak and drain_s."""
 
 _MAILBOX: tuple[Column, ...] = (
     ("partition", INT, "journal stream"),
@@ -96,12 +99,16 @@ SIZING = table_of(
     ("last_at", TIME, "last acceptance in the mailbox"),
     ("span_s", LONG, "seconds from the first to the last, both counted"),
     ("lambda_mean", NUMBER, "messages accepted a second, on average"),
-    ("lambda_p95", NUMBER, "messages accepted in a second: 95 of 100 seconds have no more"),
+    ("lambda_p95", NUMBER, "messages accepted in a busy second: 95 of 100 busy seconds have no more"),
     ("lambda_peak", NUMBER, "messages accepted in the busiest second"),
     ("holders", LONG, "workers that acked something"),
     ("mu_worker_p50", NUMBER, "messages one worker acks a second while it holds any: median of the workers"),
     ("mu_peak", NUMBER, "messages settled in the busiest second, by all workers"),
-    ("workers_required", LONG, "W = ceil(lambda_p95 / mu_worker_p50)"),
+    (
+        "workers_required",
+        LONG,
+        "W = ceil(lambda_p95 / mu_worker_p50), checked against queue_peak; 1 at least",
+    ),
     ("burst_s", NUMBER, "T_burst the buffer is sized for"),
     ("buffer_messages", LONG, "ceil(max(0, lambda_peak - mu_peak) * T_burst)"),
     ("mean_bytes", NUMBER, "content of a message, on average"),
@@ -109,6 +116,9 @@ SIZING = table_of(
     ("capacity", LONG, "messages the mailbox may hold"),
     ("capacity_bytes", LONG, "bytes the mailbox may hold"),
     ("fits", FLAG, "whether both capacities hold that buffer"),
+    ("busy_s", LONG, "seconds in which a message was accepted"),
+    ("queue_peak", LONG, "most messages that were due and not settled at once"),
+    ("drain_s", NUMBER, "seconds in which the required workers work off that queue, at most"),
 )
 
 SPLIT_ADVICE = table_of(
