@@ -11,7 +11,7 @@ import pytest
 
 from relaymesh.errors import InvalidSettings, NotFound
 from relaymesh.pipeline import java
-from relaymesh.pipeline.java import SETTING, Java, find_java, use_java
+from relaymesh.pipeline.java import SETTING, Java, find_java, quiet_java, use_java
 
 
 def home(path: Path, version: str) -> Path:
@@ -78,6 +78,20 @@ def test_use_java_is_seen_by_children() -> None:
     environ: dict[str, str] = {}
     use_java(Java(Path("/a/java"), 17, "the system"), environ)
     assert environ == {"JAVA_HOME": "/a/java"}
+
+
+def test_spark_is_given_a_home_that_does_not_warn_of_the_incubator(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(bare / "cache"))
+    wanted = home(bare / "wanted", "21")
+    (wanted / "bin" / "java").write_text('#!/bin/sh\necho "$@"\n')
+    quiet = quiet_java(find_java({SETTING: str(wanted), "PATH": ""}))
+    run = [str(quiet.home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-version"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "-version\n"
+    again = find_java({"JAVA_HOME": str(quiet.home), "PATH": ""})
+    assert (again.version, quiet_java(again).home) == (21, quiet.home), "one is not put around another"
 
 
 class TestJdk4py:

@@ -73,3 +73,29 @@ def test_a_staging_folder_of_the_writer_is_no_url_either() -> None:
 @pytest.mark.parametrize("name", ["tables", "a:b", "./s3:x", "/tmp/s3:/x", "C:/tables"])
 def test_other_names_are_folders(name: str) -> None:
     assert folder_of(name, "the warehouse") == Path.cwd() / name
+
+
+@pytest.mark.parametrize(
+    "inside", [".", "journal", "journal/deep/er", "archive", "checkpoints", "lock", "..", "../.."]
+)
+def test_a_warehouse_among_the_files_of_a_mesh_is_refused(
+    inside: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(data.rglob("*"))
+    code = main(["pipeline", "run", "--dir", str(data), "--warehouse", str(data / inside)])
+    [line] = capsys.readouterr().err.splitlines()
+    assert (code, f"--warehouse {data.resolve() / 'tables'}" in line) == (Exit.USAGE, True), line
+    assert sorted(data.rglob("*")) == before
+
+
+def test_the_files_of_another_mesh_are_no_place_either(data: Path, tmp_path: Path) -> None:
+    from relaymesh import Mesh
+    from relaymesh.pipeline.runs.settings import PipelineSettings
+
+    Mesh(tmp_path / "other").close()
+    (tmp_path / "link").symlink_to(tmp_path / "other" / "journal")
+    for place in (tmp_path / "other" / "journal", tmp_path / "link" / "x"):
+        with pytest.raises(InvalidSettings, match="among the files of the mesh"):
+            PipelineSettings(directories=(data,), warehouse=place)
+    for apart in (data / "tables", data / "my" / "own", tmp_path / "other" / "tables", tmp_path / "new"):
+        assert PipelineSettings(directories=(data,), warehouse=apart).warehouse == apart

@@ -67,6 +67,7 @@ def build(
     Runs the pipeline first when the tables are behind the journal. Exit code 9: the sums do not add up; the
     page is there and says so.
     """
+    began = time.monotonic()
     call = begin(context, None, json)
     if sample and no_run:
         raise UsageFailed("--sample makes events that only a run can show", hint="leave out --no-run")
@@ -80,7 +81,7 @@ def build(
             with pipeline.pipeline_of(call, settings, master, remote) as opened:
                 opened.run()
         modes = READABLE if shared else PRIVATE
-        _write(call, place, out.absolute(), notebook, modes, ran=ran, sample=sample)
+        _write(call, place, out.absolute(), notebook, modes, began=began, ran=ran, sample=sample)
 
 
 @app.command("open")
@@ -205,7 +206,15 @@ def _is_behind(warehouse: Path, directories: list[Path]) -> bool:
 
 
 def _write(
-    call: Call, place: Path, out: Path, notebook: Path | None, modes: Modes, *, ran: bool, sample: bool
+    call: Call,
+    place: Path,
+    out: Path,
+    notebook: Path | None,
+    modes: Modes,
+    *,
+    began: float,
+    ran: bool,
+    sample: bool,
 ) -> None:
     with pipeline.needs_the_extra():
         from relaymesh.pipeline.report.notebook import write_notebook
@@ -214,7 +223,6 @@ def _write(
         from relaymesh.pipeline.tables.durable import swap_file
         from relaymesh.pipeline.tables.sharing import modes_of
 
-    began = time.monotonic()
     with Published(place) as published:
         page = build_page(published, made_at=datetime.now(UTC), sample=sample)
         size = write_page(page, out, modes)

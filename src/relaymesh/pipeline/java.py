@@ -20,7 +20,7 @@ from pathlib import Path
 from relaymesh.errors import InvalidSettings, NotFound
 from relaymesh.modes import PRIVATE, make_folder
 
-__all__ = ["SETTING", "SUPPORTED", "Java", "find_java", "use_java"]
+__all__ = ["SETTING", "SUPPORTED", "Java", "find_java", "quiet_java", "use_java"]
 
 SUPPORTED = (17, 21, 25)
 SETTING = "RELAYMESH_JAVA"
@@ -29,7 +29,7 @@ _SYSTEM_HOMES = (Path("/usr/lib/jvm"), Path("/Library/Java/JavaVirtualMachines")
 _VERSION = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 _SHIM = """\
 #!/bin/sh
-# This Java has no jdk.incubator.vector; Spark asks for it and runs without.
+# Spark asks for jdk.incubator.vector and runs without: some Javas do not have it, the others warn of it.
 left=$#
 while [ "$left" -gt 0 ]; do
     case "$1" in
@@ -82,6 +82,13 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
 def use_java(java: Java, environ: MutableMapping[str, str] = os.environ) -> None:
     """Let a Spark that is started from here, or from its children, run on `java`."""
     environ["JAVA_HOME"] = str(java.home)
+
+
+def quiet_java(java: Java) -> Java:
+    """The same without the module that it would warn of on stderr, each time; not on Windows."""
+    if os.name == "nt" or _is_shim(java.home):
+        return java
+    return Java(_shim(java.home), java.version, java.found)
 
 
 def _versions() -> str:
@@ -139,6 +146,13 @@ def _shim(runtime: Path) -> Path:
         return _write_shim(cache / name, script, runtime)
     except OSError:  # no home to write to: one for this process
         return _write_shim(Path(tempfile.mkdtemp(prefix="relaymesh-java-")), script, runtime)
+
+
+def _is_shim(home: Path) -> bool:
+    """A process that has used one finds it as JAVA_HOME, and so do its children."""
+    head = _SHIM.partition("left=")[0].encode()
+    with (home / "bin" / "java").open("rb") as java:
+        return java.read(len(head)) == head
 
 
 def _write_shim(home: Path, script: str, runtime: Path) -> Path:

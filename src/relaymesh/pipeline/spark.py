@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relaymesh.errors import InvalidSettings
-from relaymesh.pipeline.java import find_java, use_java
+from relaymesh.pipeline.java import find_java, quiet_java, use_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ def spark_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit started Java, and knows the master
     if not submitted:
         java = find_java()
-        use_java(java)
+        use_java(quiet_java(java))
         log.info("Spark runs on %s", java)
         master = master or "local[*]"
     chosen = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import webbrowser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -103,3 +104,17 @@ def test_what_is_missing_is_one_line_that_says_how_to_install_it(warehouse: Path
     [line] = ran.err.splitlines()
     assert "needs duckdb, which is not installed" in line
     assert "pip install 'relaymesh[pipeline]'" in line
+
+
+def test_the_seconds_are_those_of_the_whole_command(report: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    from relaymesh.cli import report as command
+
+    now = [100.0]
+
+    def look(*_: object) -> bool:
+        now[0] += 81
+        return False
+
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(command, "_is_behind", look)
+    assert report("build", "--json").row["seconds"] == 81

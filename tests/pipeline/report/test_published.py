@@ -86,3 +86,12 @@ def test_every_cell_of_the_notebook_runs(warehouse: Path) -> None:
     for source in code:
         exec(source, names)
     names["db"].close()
+
+
+def test_a_published_file_that_is_gone_is_named_with_the_way_to_make_it_anew(warehouse: Path) -> None:
+    victim = next((warehouse / "tables" / "latency").rglob("*.parquet"))
+    victim.unlink()
+    with pytest.raises(NotFound, match=f"{victim} of latency is gone") as refused:
+        Published(warehouse)
+    assert "relaymesh pipeline run" in refused.value.hint
+    assert "--dir" not in refused.value.hint

@@ -190,6 +190,9 @@ def test_follow_publishes_what_comes_and_stops_when_told(
         following.join(120)
     assert not following.is_alive()
     assert_bronze_is_the_journal(opened.store, traffic.path)
+    events = [record.events for record in published]
+    assert all(events), "each publish tells how many events it added"
+    assert sum(events) == status_of(tmp_path / "tables").bronze_events
     assert status_of(tmp_path / "tables").runs[-1].status == "stopped"
     assert status_of(tmp_path / "tables").running is None
     assert pipeline().run().status == "nothing new"

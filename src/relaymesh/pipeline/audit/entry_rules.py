@@ -123,7 +123,7 @@ def _bounds(open_: Column, leased: Column) -> Iterator[tuple[str, Column, Column
         & is_one(*BURNING, "DEFER", "DEAD_LETTER")
         & f.col("attempt").isNotNull()
         & (f.col("attempt") != f.col("counted")),
-        _say("the failure says attempt %s, it was the %sth", "attempt", "counted"),
+        _say("the failure says attempt %s, and it was attempt %s", "attempt", "counted"),
     )
 
 

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
-from relaymesh.errors import InvalidSettings
+from relaymesh.errors import InvalidSettings, NotFound
 from relaymesh.pipeline.tables.manifest import Manifest, PublishedTable
 from relaymesh.pipeline.tables.store import TableStore
 
@@ -70,6 +70,7 @@ class Published:
                 f"the tables in {warehouse} are {self.manifest.table_format}, and reports read Parquet",
                 hint="relaymesh pipeline run --format parquet --warehouse PATH, and report from there",
             )
+        self._check_files()
         self._duck = duckdb.connect(
             ":memory:", config={"enable_external_access": "false", "python_enable_replacements": "false"}
         )
@@ -85,6 +86,17 @@ class Published:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._duck.close()
+
+    def _check_files(self) -> None:
+        """Every file that the manifest names must be there; a sweep removes only files of older runs."""
+        for table in self.manifest.tables.values():
+            for file in (file for part in table.parts for file in part.files):
+                if not (self.root / file.path).is_file():
+                    raise NotFound(
+                        f"the published file {self.root / file.path} of {table.name} is gone",
+                        hint="restore it from a copy, or move manifest.json of the warehouse away and run"
+                        " relaymesh pipeline run: it makes the tables anew from bronze",
+                    )
 
     def _rows_of(self, table: PublishedTable) -> Any:
         """Read as it is needed: nothing is loaded that no query asks for."""

@@ -171,6 +171,9 @@ class Pipeline:
         snapshot = self.bronze.snapshot()
         draft = self.store.draft(record.run_id)
         after = -1 if draft.published is None else draft.published.through_batch
+        if ingesting:  # another record took the batches in; this one tells what its publish adds
+            new = snapshot.after(after)
+            record.batches, record.events = [each.batch for each in new], sum(each.rows for each in new)
         refresh = Refresh(
             self._spark, self.bronze, snapshot, draft, self._tables, self._settings, self._observer
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from relaymesh.errors import InvalidSettings
-from relaymesh.pipeline.tables.place import folder_of
+from relaymesh.pipeline.tables.place import check_apart, folder_of
 
 __all__ = ["PipelineSettings"]
 
@@ -47,7 +47,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     at first, their owner alone. A warehouse inside a data directory cannot be shared."""
 
     def __post_init__(self) -> None:
-        folder_of(self.warehouse, "the warehouse")
+        check_apart(folder_of(self.warehouse, "the warehouse"), self.directories)
         inside = [each for each in self.directories if each.resolve() in self.warehouse.resolve().parents]
         if self.shared and inside:
             raise InvalidSettings(
