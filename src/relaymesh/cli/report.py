@@ -133,9 +133,9 @@ def sql(
     warehouse: pipeline.Warehouse = None,
     json: options.Json = False,
 ) -> None:
-    """Ask the published tables. Reads nothing else, and writes nothing: no file, no network."""
+    """Ask the published tables, the events and the runs. Reads nothing else, and writes nothing."""
     call = begin(context, None, json)
-    with _published(call, directory, warehouse) as published:
+    with _published(call, directory, warehouse, unpublished=True) as published:
         answer = published.ask(sys.stdin.read() if query == "-" else query, limit)
     numbers = {name for name in answer.columns if isinstance(_first(answer.column(name)), (int, float))}
     columns = [Column(name, "number" if name in numbers else "text", _cell) for name in answer.columns]
@@ -154,9 +154,9 @@ def tables(
     warehouse: pipeline.Warehouse = None,
     json: options.Json = False,
 ) -> None:
-    """List the tables that are published, or the columns of one."""
+    """List the tables that can be asked, or the columns of one."""
     call = begin(context, None, json)
-    with _published(call, directory, warehouse) as published:
+    with _published(call, directory, warehouse, unpublished=True) as published:
         if name is not None:
             call.output.rows(COLUMNS, _columns(published, name))
         else:
@@ -286,12 +286,14 @@ COLUMNS = [Column("column"), Column("type"), Column("comment", "text")]
 
 
 @contextmanager
-def _published(call: Call, directory: list[Path] | None, warehouse: Path | None) -> Iterator[Published]:
+def _published(
+    call: Call, directory: list[Path] | None, warehouse: Path | None, *, unpublished: bool = False
+) -> Iterator[Published]:
     with pipeline.needs_the_extra():
         from relaymesh.pipeline.report.published import Published
 
     place = pipeline.warehouse_of(pipeline.directories_of(call, directory, exist=False), warehouse)
-    with Published(place) as published:
+    with Published(place, unpublished=unpublished) as published:
         yield published
 
 
@@ -305,9 +307,18 @@ def _tables(published: Published) -> Iterator[dict[str, Any]]:
             "columns": [each["name"] for each in table.schema["fields"]],
             "description": descriptions.get(table.name, ""),
         }
+    for name, rows in published.beside.items():
+        [(count,)] = published.ask(f"SELECT count(*) FROM {name}", 1).rows
+        columns = list(rows.schema.names)
+        described = {"layer": "beside", "description": descriptions[name]}
+        yield {"table": name, "rows": count, "columns": columns, **described}
 
 
 def _columns(published: Published, name: str) -> Iterator[dict[str, Any]]:
+    if name in published.beside:
+        for field in published.beside[name].schema:
+            yield {"column": field.name, "type": str(field.type), "comment": ""}
+        return
     if not published.has(name):
         raise NotFound(f"there is no table {name!r}", hint="relaymesh report tables")
     for each in published.manifest.tables[name].schema["fields"]:
@@ -322,7 +333,8 @@ def _descriptions() -> dict[str, str]:
     }
     with pipeline.needs_the_extra():
         from relaymesh.pipeline import catalog
-    return own | {table.name: table.description for table in catalog.TABLES}
+        from relaymesh.pipeline.report.beside import BESIDE
+    return own | BESIDE | {table.name: table.description for table in catalog.TABLES}
 
 
 def _first(values: list[Any]) -> Any:

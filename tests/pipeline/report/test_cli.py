@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import webbrowser
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from relaymesh.cli.failure import Exit
+from relaymesh.pipeline.tables.manifest import Piece
 from tests.pipeline.report.conftest import Running
 from tests.pipeline.report.warehouse import RUN, SUMS, publish
 from tests.pipeline.runs.test_cli import relaymesh
@@ -65,7 +71,7 @@ def test_tables_and_their_columns_are_described(report: Running) -> None:
     assert rows["throughput"]["description"] == "What went through each mailbox, minute by minute."
     assert all(row["description"] for row in rows.values())
     columns = {row["column"]: row for row in report("tables", "sizing", "--json").rows}
-    assert columns["workers_required"]["comment"] == "W = ceil(lambda_p95 / mu_worker_p50)"
+    assert columns["workers_required"]["comment"].startswith("W = ceil(lambda_p95 / mu_worker_p50)")
     assert "WORKERS" not in report("tables").out
     assert report("tables", "nowhere").code == Exit.NOT_FOUND
 
@@ -118,3 +124,57 @@ def test_the_seconds_are_those_of_the_whole_command(report: Running, monkeypatch
     monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(command, "_is_behind", look)
     assert report("build", "--json").row["seconds"] == 81
+
+
+@pytest.fixture
+def failed(warehouse: Path) -> Path:
+    """Two events in bronze, of two days, and a run whose audit failed."""
+    from relaymesh.pipeline.runs.record import RunRecord
+    from relaymesh.pipeline.schema.audit import AUDIT_VIOLATIONS
+    from relaymesh.pipeline.schema.bronze import EVENTS
+
+    pieces = [Piece(f"bronze/batch=0000000{day}-x", f"2026-03-0{day}", 1, 1) for day in (1, 2)]
+    for number, piece in enumerate(pieces):
+        folder = warehouse / piece.folder / f"event_date={piece.day}"
+        rows_in(folder, EVENTS, {"sequence": number, "run_id": "x", "operation": "ACK"}, leave="event_date")
+    found = {"rule": "lost", "sequence": 1}
+    rows_in(warehouse / "failed" / "run_id=z" / "audit_violations", AUDIT_VIOLATIONS, found)
+    RunRecord(run_id="z", kind="run").end(warehouse, "failed", "AuditFailed: lost")
+    publish(warehouse, {}, bronze=pieces)
+    return warehouse
+
+
+def rows_in(folder: Path, schema: StructType, row: dict[str, object], leave: str = "") -> None:
+    folder.mkdir(parents=True)
+    fields = [field for field in to_arrow_schema(schema, timezone="UTC") if field.name != leave]
+    plain = pa.schema([field.with_nullable(True) for field in fields])
+    pq.write_table(pa.Table.from_pylist([row], schema=plain), folder / "part-0.parquet")
+
+
+@pytest.mark.usefixtures("failed")
+def test_sql_sees_the_events_and_the_runs_that_failed(report: Running) -> None:
+    asked = report(
+        "sql", "SELECT sequence, run_id, CAST(event_date AS VARCHAR) d FROM bronze ORDER BY 1", "--json"
+    )
+    assert asked.rows == [
+        {"sequence": 0, "run_id": "x", "d": "2026-03-01"},
+        {"sequence": 1, "run_id": "x", "d": "2026-03-02"},
+    ]
+    asked = report(
+        "sql", "SELECT r.error, v.rule FROM pipeline_runs r JOIN failed_violations v USING (run_id)", "--json"
+    )
+    assert asked.rows == [{"error": "AuditFailed: lost", "rule": "lost"}]
+    listed = {row["table"]: row["rows"] for row in report("tables", "--json").rows}
+    assert (listed["bronze"], listed["pipeline_runs"], listed["failed_violations"]) == (2, 1, 1)
+    assert "run_id" in [row["column"] for row in report("tables", "failed_violations", "--json").rows]
+
+
+def test_sql_answers_when_the_first_run_failed_and_nothing_is_published(
+    report: Running, failed: Path
+) -> None:
+    (failed / "manifest.json").unlink()
+    asked = report("sql", "SELECT status FROM pipeline_runs", "--json")
+    assert (asked.code, asked.rows) == (Exit.OK, [{"status": "failed"}])
+    assert report("build", "--no-run").code == Exit.NOT_FOUND
+    shutil.rmtree(failed / "runs")
+    assert report("sql", "SELECT 1").code == Exit.NOT_FOUND

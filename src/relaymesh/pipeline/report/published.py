@@ -14,6 +14,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.pipeline.report.beside import rows_beside
+from relaymesh.pipeline.runs.record import load_records
+from relaymesh.pipeline.tables.bronze import Bronze
 from relaymesh.pipeline.tables.manifest import Manifest, PublishedTable
 from relaymesh.pipeline.tables.store import TableStore
 
@@ -61,10 +64,11 @@ class Published:
     time, and only such as read.
     """
 
-    def __init__(self, warehouse: Path) -> None:
+    def __init__(self, warehouse: Path, *, unpublished: bool = False) -> None:
+        """`unpublished`: also where runs have failed and none has published, to ask what they left."""
         store = TableStore.open(warehouse)
         self.root = store.root
-        self.manifest: Manifest = store.published()
+        self.manifest: Manifest = _of_failed_runs(self.root) if unpublished else store.published()
         if self.manifest.table_format != "parquet":
             raise InvalidSettings(
                 f"the tables in {warehouse} are {self.manifest.table_format}, and reports read Parquet",
@@ -77,6 +81,10 @@ class Published:
         self._duck.execute("SET TimeZone = 'UTC'")
         for table in self.manifest.tables.values():
             self._duck.register(table.name, self._rows_of(table))
+        self.beside = rows_beside(self.root, self.manifest)
+        """What is no published table, and can be asked too."""
+        for name, rows in self.beside.items():
+            self._duck.register(name, rows)
         self._duck.execute("SET lock_configuration = true")
 
     def __enter__(self) -> Self:
@@ -139,6 +147,15 @@ class Published:
         while chunk := self._duck.fetchmany(10_000):
             rest += len(chunk)
         return rest
+
+
+def _of_failed_runs(root: Path) -> Manifest:
+    """What is published; where nothing is and runs have failed, no tables, and bronze as it is."""
+    store = TableStore.open(root)
+    found = store.manifest()
+    if found is None and load_records(root, 1):
+        return Manifest(run_id="", tables={}, bronze=Bronze(root).snapshot().pieces)
+    return store.published()
 
 
 def arrow_schema(table: PublishedTable) -> pa.Schema:
