@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from relaymesh.kernel.contract import rule_for
+from relaymesh.kernel.contract import DEFAULT_CONTRACT, OTHER, rule_for
 from relaymesh.modes import PRIVATE, Modes
 from relaymesh.pipeline.tables.durable import swap_file
 
@@ -163,7 +163,8 @@ def _from_contracts(rows: Iterable[Row], settings: Mapping[tuple[int, str], Row]
 def _is_chosen(settings: Row, code: str, violation: str) -> bool:
     """Whether the mailbox has a setting of its own for what happened: to propose otherwise would undo it."""
     contract = settings.get("contract") or {}
-    if code in contract or (code not in DEFAULT_CONTRACT and OTHER in contract):
+    known = code.lower()
+    if code in contract or known in contract or (known not in DEFAULT_CONTRACT and OTHER in contract):
         return True
     return violation != ALERT_MISSING and settings.get("max_retries") is not None
 
