@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from relaymesh.pipeline.runs.stages import Observer, Stage
     from relaymesh.pipeline.runs.status import Status
 
-app = typer.Typer(help="Tables from the journal, through Spark: run, follow, backfill, compact, status.")
+app = typer.Typer(
+    help="Tables from the journal, through Spark: run, follow, backfill, compact, status, verify."
+)
 
 INSTALL = "pip install 'relaymesh[pipeline]'"
 
@@ -183,6 +185,39 @@ def status(
     _print_status(call, found)
 
 
+@app.command("verify")
+def verify(
+    context: typer.Context,
+    directory: Dirs = None,
+    warehouse: Warehouse = None,
+    json: options.Json = False,
+) -> None:
+    """Read every file of bronze and of the tables, and compare: with what was written, with the journals.
+
+    Needs no Spark. Exit code 9: a file is missing or changed, or bronze lacks events of a journal.
+    """
+    call = begin(context, None, json)
+    place = warehouse_of(directories_of(call, directory, exist=False), warehouse)
+    with needs_the_extra():
+        from relaymesh.pipeline.runs.verify import verify_warehouse
+
+        verified = verify_warehouse(place)
+    fields = {name: getattr(verified, name) for name in verified.__struct_fields__ if name != "hint"}
+    if call.output.json:
+        call.output.object(
+            fields | {"found": [{"path": each.path, "why": each.why} for each in verified.found]}
+        )
+    else:
+        told = {"bytes": bytes_text(verified.bytes), "found": len(verified.found)}
+        call.output.record(fields | told)
+        for each in verified.found:
+            call.output.line(str(each))
+    if verified.found:
+        raise CheckFailed(
+            f"{len(verified.found)} findings, the first: {verified.found[0]}", hint=verified.hint
+        )
+
+
 # -- what a run is told
 
 
@@ -270,6 +305,7 @@ def pipeline_of(
         from relaymesh.pipeline.runs.session import events_in, session_settings
         from relaymesh.pipeline.spark import spark_session
         from relaymesh.pipeline.spark_failure import spark_failures
+        from relaymesh.pipeline.tables.inspection import WarehouseDamaged
 
     with _watched(call) as observer:
         try:
@@ -281,7 +317,7 @@ def pipeline_of(
             raise NotFound(error.message, hint=f"{error.hint}; or {INSTALL}, which carries one") from error
         try:
             yield Pipeline(spark, settings, observer=observer)
-        except AuditFailed as error:
+        except (AuditFailed, WarehouseDamaged) as error:
             raise CheckFailed(error.message, hint=error.hint) from error
         finally:
             spark.stop()

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from relaymesh.errors import DirectoryInUse, JournalDamaged, NotFound
+from relaymesh.errors import DirectoryInUse, NotFound
 from relaymesh.journal.layout import ARCHIVE
 from relaymesh.pipeline.runs.status import status_of
+from relaymesh.pipeline.tables.inspection import WarehouseDamaged
 from tests.pipeline.runs.traffic import Traffic
 from tests.pipeline.runs.whole import assert_bronze_is_the_journal, check_whole, watching
 
@@ -205,5 +206,6 @@ def test_bronze_without_its_checkpoint_is_refused_before_anything_is_skipped(
     opened.run()
     traffic.day()
     shutil.rmtree(tmp_path / "tables" / "checkpoints")
-    with pytest.raises(JournalDamaged, match="one of them was removed"):
+    with pytest.raises(WarehouseDamaged, match="one of them was removed") as refused:
         opened.run()
+    assert "move" in refused.value.hint

@@ -16,16 +16,17 @@ import msgspec
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as f
 
-from relaymesh.errors import JournalDamaged
 from relaymesh.journal import FIRST_SEQUENCE
 from relaymesh.journal.consumers import write_consumer
 from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.runs.completeness import CHECKPOINT, against_checkpoint, how_to_rebuild
 from relaymesh.pipeline.runs.failures import IngestFailed
 from relaymesh.pipeline.runs.record import RunRecord, now_iso
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.stages import Observer, Stage
 from relaymesh.pipeline.source.offsets import latest
 from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Stretch, merged
+from relaymesh.pipeline.tables.inspection import WarehouseDamaged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -40,7 +41,6 @@ CONSUMER = "pipeline"
 SLOW_START = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, without a setting; a busy machine may take longer."""
 STARTS = 12
-CHECKPOINT = Path("checkpoints") / "bronze"
 
 
 @dataclass(frozen=True)
@@ -186,19 +186,9 @@ class Ingest:
 
     def _check_agreement(self) -> None:
         """Bronze and the checkpoint must tell the same story; if one of them was removed, say so and stop."""
-        through = self._bronze.snapshot().through_batch
-        planned = _newest(self._checkpoint / "offsets")
-        done = _newest(self._checkpoint / "commits")
-        if through > planned or done > through:
-            raise JournalDamaged(
-                f"bronze ends with batch {through}, and its checkpoint with {done} of {planned} in "
-                f"{self._settings.warehouse}: one of them was removed or restored alone",
-                hint="restore both, or move bronze and checkpoints away: the journals make them anew",
-            )
-
-
-def _newest(folder: Path) -> int:
-    return max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=-1)
+        found = against_checkpoint(self._bronze)
+        if found:
+            raise WarehouseDamaged(found, hint=how_to_rebuild(self._bronze.root, self._bronze.snapshot()))
 
 
 def _cause(error: StreamingQueryException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,8 +10,11 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from relaymesh.errors import InvalidSettings, NotFound
 from relaymesh.pipeline.runs.compact import compact_bronze, compact_tables
+from relaymesh.pipeline.runs.completeness import journal_ends
 from relaymesh.pipeline.runs.days import late_window, touched_days
 from relaymesh.pipeline.runs.expectations import Measured
 from relaymesh.pipeline.runs.failures import AuditFailed
@@ -19,11 +23,13 @@ from relaymesh.pipeline.runs.progress import listening
 from relaymesh.pipeline.runs.record import RunRecord, new_run_id, now_iso, prune_records
 from relaymesh.pipeline.runs.refresh import BuiltTable, Refresh
 from relaymesh.pipeline.runs.settings import PipelineSettings
-from relaymesh.pipeline.runs.sources import remember_sources
+from relaymesh.pipeline.runs.sources import known_sources, remember_sources
 from relaymesh.pipeline.runs.stages import Observer, Stage, nobody
+from relaymesh.pipeline.runs.verify import require_whole
 from relaymesh.pipeline.spark_failure import spark_failures
 from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
 from relaymesh.pipeline.tables.durable import swap_file
+from relaymesh.pipeline.tables.inspection import Inspection
 from relaymesh.pipeline.tables.lock import warehouse_lock
 from relaymesh.pipeline.tables.manifest import encode
 from relaymesh.pipeline.tables.store import Draft, TableStore
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Pipeline"]
+
+log = logging.getLogger("relaymesh.pipeline")
 
 
 class Pipeline:
@@ -53,6 +61,8 @@ class Pipeline:
         self._observer = observer
         self.store = TableStore.open(settings.warehouse, settings.format)
         self.bronze = Bronze(self.store.root)
+        self._inspection = Inspection(self.store.root)
+        self._reached: dict[str, int] | None = None
 
     # -- the four kinds
 
@@ -103,6 +113,7 @@ class Pipeline:
                     f"what is published is {before.table_format}, not {self.store.format.name}",
                     hint=f"--format {before.table_format}",
                 )
+            require_whole(self.store, self.bronze, self._inspection, before)
             draft = self.store.draft(record.run_id)
             generation = compact_bronze(self._spark, self.bronze, before.through_batch, record.run_id)
             names = compact_tables(self._spark, draft)
@@ -141,6 +152,7 @@ class Pipeline:
     def _ingest(self, record: RunRecord) -> None:
         began = time.monotonic()
         ingest = self._new_ingest(record)
+        self._reached = journal_ends(known_sources(self.store.root))
         if ingest.is_behind():
             with listening(self._spark) as progress:
                 ingest.available_now()
@@ -168,8 +180,9 @@ class Pipeline:
     def _refresh(self, record: RunRecord, wanted: Sequence[str] = (), ingesting: str = "") -> None:
         """Refresh the days that are behind, and those wanted; publish, or raise and publish nothing."""
         began = time.monotonic()
-        snapshot = self.bronze.snapshot()
+        snapshot = require_whole(self.store, self.bronze, self._inspection, reached=self._reached)
         draft = self.store.draft(record.run_id)
+        damaged = self._drop_damaged(draft)
         after = -1 if draft.published is None else draft.published.through_batch
         if ingesting:  # another record took the batches in; this one tells what its publish adds
             new = snapshot.after(after)
@@ -179,7 +192,7 @@ class Pipeline:
         )
         days: list[str] | None = None
         if refresh.continues():
-            if not snapshot.after(after) and not wanted and refresh.is_complete():
+            if not (snapshot.after(after) or wanted or damaged) and refresh.is_complete():
                 record.end(self.store.root, "nothing new")
                 return
             touched = touched_days(self._spark, self.bronze, snapshot, after)
@@ -203,6 +216,14 @@ class Pipeline:
             raise self._fail(draft, failed)
         self._publish(record, draft, snapshot, refresh.reconciliation, record.days, ingesting)
 
+    def _drop_damaged(self, draft: Draft) -> list[str]:
+        """Tables can be built anew from bronze: one whose files are not what was published is."""
+        damaged = {} if draft.published is None else self._inspection.tables(draft.published)
+        for name, found in damaged.items():
+            log.warning("the table %s is built anew: %s", name, found[0])
+            draft.drop(name)
+        return list(damaged)
+
     def _publish(
         self,
         record: RunRecord,
@@ -221,7 +242,7 @@ class Pipeline:
             ended_at=now_iso(),
             through_batch=snapshot.through_batch,
             generation=snapshot.generation.generation,
-            bronze=snapshot.pieces,
+            bronze=[structs.replace(piece, contents=[]) for piece in snapshot.pieces],
             inputs=snapshot.inputs(),
             days_refreshed=days,
             reconciliation=reconciliation,

@@ -77,8 +77,11 @@ class Refresh:
 
     def continues(self) -> bool:
         """Whether silver may be refreshed by day: what is published has the shape the catalog asks for."""
+        published = self._draft.published
+        if published is None or self._snapshot.through(published.through_batch).inputs() != published.inputs:
+            return False  # bronze was made anew, and its batches are others
         by_day = [table for table in self._tables if table.layer == "silver" and table.partition_by]
-        return self._draft.published is not None and all(map(self._is_there, by_day))
+        return all(map(self._is_there, by_day))
 
     def is_complete(self) -> bool:
         """Whether every table of the catalog is published, in its version."""

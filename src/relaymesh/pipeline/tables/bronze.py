@@ -12,6 +12,7 @@ written again. A folder that nothing names was left by a crash, and `sweep` remo
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ import msgspec
 from relaymesh.errors import JournalDamaged
 from relaymesh.modes import make_folder
 from relaymesh.pipeline.tables.durable import swap_file, sync_files
+from relaymesh.pipeline.tables.footer import described
 from relaymesh.pipeline.tables.manifest import ROWS_PER_FILE, Input, Piece, encode
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ __all__ = ["Arrived", "Batch", "Bronze", "BronzeSnapshot", "Generation", "Piece"
 
 FOLDER = "bronze"
 INCOMING = "_incoming"
+_ENTRY = re.compile(r"[0-9]{8,}")
 _T = TypeVar("_T")
 
 
@@ -156,8 +159,8 @@ class Bronze:
         """What is there now; looks again when a compaction switched meanwhile."""
         while True:
             generation = self._read_generation()
-            names = sorted(self._log.glob("[0-9]*.json"))
-            batches = [_decoded(path, Batch) for path in names if int(path.stem) > generation.through_batch]
+            names = [path for path in self._entries() if int(path.stem) > generation.through_batch]
+            batches = [self._batch_in(path) for path in names]
             if None not in batches and self._read_generation().generation == generation.generation:
                 return BronzeSnapshot(generation, [batch for batch in batches if batch is not None])
 
@@ -166,6 +169,19 @@ class Bronze:
 
     def has(self, batch: int) -> bool:
         return batch <= self._read_generation().through_batch or self._entry(batch).exists()
+
+    def _entries(self) -> list[Path]:
+        found = (path for path in self._log.glob("[0-9]*.json") if _ENTRY.fullmatch(path.stem))
+        return sorted(found, key=lambda path: int(path.stem))
+
+    def _batch_in(self, path: Path) -> Batch | None:
+        batch = _decoded(path, Batch)
+        if batch is not None and batch.batch != int(path.stem):
+            raise JournalDamaged(
+                f"{path} is the log entry of batch {batch.batch}, under another name",
+                hint="give it its name back; if that is there too, remove the copy",
+            )
+        return batch
 
     def _entry(self, batch: int) -> Path:
         return self._log / f"{batch:08}.json"
@@ -179,11 +195,7 @@ class Bronze:
         from relaymesh.pipeline.schema.bronze import EVENTS  # noqa: PLC0415 - `status` must not need pyspark
 
         wanted = None if days is None else set(days)
-        paths = [
-            str(self.root / piece.folder / f"event_date={piece.day}")
-            for piece in pieces
-            if wanted is None or piece.day in wanted
-        ]
+        paths = [str(self.root / piece.place) for piece in pieces if wanted is None or piece.day in wanted]
         if not paths:
             return spark.createDataFrame([], EVENTS)
         found = spark.read.schema(EVENTS).option("basePath", str(self.folder)).parquet(*paths)
@@ -218,8 +230,9 @@ class Bronze:
         for path in sorted((self.root / folder).glob("event_date=*")):
             files = sorted(path.glob("*.parquet"))
             sync_files(files)
-            size = sum(file.stat().st_size for file in files)
-            found.append(Piece(folder, path.name.partition("=")[2], len(files), size))
+            contents = [described(file) for file in files]
+            size = sum(file.bytes for file in contents)
+            found.append(Piece(folder, path.name.partition("=")[2], len(files), size, contents))
         return found
 
     def measure(self, spark: SparkSession, pieces: Sequence[Piece]) -> list[Stretch]:
@@ -238,7 +251,7 @@ class Bronze:
     def switch(self, generation: Generation) -> None:
         """Readers that look from here on see the compacted files in place of the batches'."""
         swap_file(self._generation, encode(generation))
-        for path in sorted(self._log.glob("[0-9]*.json")):
+        for path in self._entries():
             if int(path.stem) <= generation.through_batch:
                 path.unlink()
 

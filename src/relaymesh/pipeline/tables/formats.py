@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from relaymesh.errors import InvalidSettings
+from relaymesh.pipeline.tables.footer import checksum
 from relaymesh.pipeline.tables.manifest import ROWS_PER_FILE, File, Part, PublishedTable
 
 if TYPE_CHECKING:
@@ -97,14 +98,12 @@ class Parquet:
     def _files(self, folder: Path) -> list[File]:
         import pyarrow.parquet  # type: ignore[import-untyped] # noqa: PLC0415
 
-        return [
-            File(
-                str(path.relative_to(self._root)),
-                pyarrow.parquet.read_metadata(path).num_rows,
-                path.stat().st_size,
-            )
-            for path in sorted(folder.glob("*.parquet"))
-        ]
+        found = []
+        for path in sorted(folder.glob("*.parquet")):
+            rows = pyarrow.parquet.read_metadata(path).num_rows
+            name, stat = str(path.relative_to(self._root)), path.stat()
+            found.append(File(name, rows, stat.st_size, checksum(path), stat.st_mtime_ns, stat.st_ino))
+        return found
 
 
 _PATH_DAY = "day_of_part"

@@ -16,6 +16,7 @@ from relaymesh.errors import FormatTooNew, JournalDamaged
 __all__ = [
     "MANIFEST_FORMAT",
     "ROWS_PER_FILE",
+    "BronzeFile",
     "File",
     "Input",
     "Manifest",
@@ -38,6 +39,10 @@ class File(msgspec.Struct, frozen=True):
     path: str
     rows: int
     bytes: int
+    sha256: str = ""
+    """Of the whole file; empty where an older version wrote it."""
+    mtime_ns: int = 0
+    inode: int = 0
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -52,6 +57,21 @@ class Part(msgspec.Struct, frozen=True):
         return sum(file.rows for file in self.files)
 
 
+class BronzeFile(msgspec.Struct, frozen=True):
+    """One file of bronze as it was when it was written: what it is compared with before every publish."""
+
+    name: str
+    bytes: int
+    rows: int
+    first: int
+    """The lowest sequence in it."""
+    last: int
+    """The highest sequence in it."""
+    sha256: str
+    mtime_ns: int
+    inode: int
+
+
 class Piece(msgspec.Struct, frozen=True):
     """Bronze: the files of one day in one folder, `<folder>/event_date=<day>`."""
 
@@ -59,6 +79,12 @@ class Piece(msgspec.Struct, frozen=True):
     day: str
     files: int
     bytes: int
+    contents: list[BronzeFile] = []
+    """In the log, not in the manifest; empty also where an older version wrote it."""
+
+    @property
+    def place(self) -> str:
+        return f"{self.folder}/event_date={self.day}"
 
 
 class PublishedTable(msgspec.Struct, frozen=True, kw_only=True):

@@ -70,6 +70,14 @@ class TableStore:
         found = sorted((self.root / HISTORY).glob("*.json"))
         return [decode_manifest(path.read_bytes(), str(path)) for path in found]
 
+    def differs_from_its_copy(self) -> bool:
+        """Whether manifest.json was changed, or the copy of it that each publish leaves in manifests/."""
+        manifest = self.manifest()
+        if manifest is None:
+            return False
+        copy = self.root / HISTORY / f"{manifest.run_id}.json"
+        return copy.exists() and copy.read_bytes() != (self.root / MANIFEST).read_bytes()
+
     # -- the run that writes
 
     def draft(self, run_id: str) -> Draft:
@@ -159,6 +167,10 @@ class Draft:
         """Whether the published table has this shape, so that its days may be written one by one."""
         before = self.tables.get(name)
         return before is not None and (before.version, before.day_column) == (version, day_column)
+
+    def drop(self, name: str) -> None:
+        """Take nothing over from the published table: it has to be built anew."""
+        self.tables.pop(name, None)
 
     def read(self, spark: SparkSession, name: str) -> DataFrame:
         """The table as it would be published now."""

@@ -27,9 +27,9 @@ def sweep(store: TableStore, bronze: Bronze, keep_runs: int, ingesting: str = ""
     if current is not None and all(each.run_id != current.run_id for each in kept):
         kept.append(current)
     named = {each.run_id for each in kept}
-    for manifest in history:
-        if manifest.run_id not in named:
-            (store.root / HISTORY / f"{manifest.run_id}.json").unlink()
+    for path in (store.root / HISTORY).glob("*.json"):
+        if path.stem not in named:
+            path.unlink()
     spared = {f"{FOLDER}/{path.name}" for path in bronze.folder.glob(f"batch=*-{ingesting}")}
     spared.add(f"{FOLDER}/{INCOMING}/{ingesting}")
     in_bronze = {piece.folder for piece in bronze.snapshot().pieces}

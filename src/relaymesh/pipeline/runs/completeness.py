@@ -1,0 +1,122 @@
+"""Does bronze hold what the journals hold? Compared with the journals' own ranges, not with its log alone.
+
+From the first event that a journal still has, bronze must have every one, once, up to the last that it has
+taken in; after an ingest, up to where the journal ended when the ingest began. Reads names and headers of
+segments; no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from relaymesh.journal import FIRST_SEQUENCE
+from relaymesh.journal.segment import list_segments
+from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.runs.sources import FILE as SOURCES
+from relaymesh.pipeline.source.offsets import latest
+from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot, Stretch
+from relaymesh.pipeline.tables.inspection import Finding
+from relaymesh.pipeline.tables.manifest import Input
+
+__all__ = ["CHECKPOINT", "against_checkpoint", "against_journals", "how_to_rebuild", "journal_ends"]
+
+CHECKPOINT = Path("checkpoints") / "bronze"
+
+
+def journal_ends(sources: Iterable[str]) -> dict[str, int]:
+    """By data directory, the sequence behind its last synced event."""
+    return {source: latest(RealDisk(Path(source))).sequence for source in sources}
+
+
+def against_journals(
+    snapshot: BronzeSnapshot, sources: Mapping[str, int], reached: Mapping[str, int] | None = None
+) -> list[Finding]:
+    """What is missing, or there twice. `reached`: how far an ingest must have come, see `journal_ends`."""
+    found: list[Finding] = []
+    taken: dict[str, Input] = {}
+    for each in snapshot.inputs():
+        if sources.get(each.source) != each.partition:
+            why = f"bronze has events of {each.source} as partition {each.partition}, and it does not say so"
+            found.append(Finding(SOURCES, why))
+        taken[each.source] = each
+    for source, partition in sources.items():
+        own = [each for each in _apart(snapshot) if (each.source, each.partition) == (source, partition)]
+        found += _holes(source, own)
+        found += _edges(source, taken.get(source), None if reached is None else reached.get(source))
+    return found
+
+
+def _apart(snapshot: BronzeSnapshot) -> list[Stretch]:
+    """Not merged: a hole shows between two of them."""
+    return [*snapshot.generation.stretches, *(own for batch in snapshot.batches for own in batch.stretches)]
+
+
+def _holes(source: str, stretches: list[Stretch]) -> Iterable[Finding]:
+    ordered = sorted(stretches, key=lambda each: each.first)
+    span = max((each.last for each in ordered), default=0) - (ordered[0].first if ordered else 1) + 1
+    if sum(each.rows for each in ordered) == span:
+        return  # every one, whichever day each of them is filed under
+    for each in ordered:
+        if each.rows != each.last - each.first + 1:
+            held = f"{each.rows} events between {each.first} and {each.last} of {source}"
+            yield Finding("bronze", f"it has {held}: some are missing, or there twice")
+    for before, after in pairwise(ordered):
+        if after.first > before.last + 1:
+            yield _lacks(source, before.last + 1, after.first - 1)
+        elif after.first <= before.last:
+            yield Finding("bronze", f"it has events {after.first} to {before.last} of {source} twice")
+
+
+def _edges(source: str, taken: Input | None, reached: int | None) -> Iterable[Finding]:
+    segments = list_segments(RealDisk(Path(source)))
+    begins = segments[0].name.first_sequence if segments else FIRST_SEQUENCE
+    if taken is None:
+        if reached is not None and reached > begins:
+            yield _lacks(source, begins, reached - 1)
+        return
+    if begins < taken.first_sequence:
+        yield _lacks(source, begins, taken.first_sequence - 1)
+    if reached is not None and reached > taken.through_sequence + 1:
+        yield _lacks(source, taken.through_sequence + 1, reached - 1)
+    ends = latest(RealDisk(Path(source))).sequence
+    if ends <= taken.through_sequence:
+        has = f"bronze has events of {source} up to {taken.through_sequence}"
+        yield Finding("bronze", f"{has}, and its journal ends before {ends}: it is another one, or a copy")
+
+
+def _lacks(source: str, first: int, last: int) -> Finding:
+    events = f"event {first}" if first == last else f"events {first} to {last}"
+    return Finding("bronze", f"it lacks {events} of {source}")
+
+
+def against_checkpoint(bronze: Bronze) -> list[Finding]:
+    """Bronze and Spark's checkpoint must tell the same story; an ingest may go on meanwhile."""
+    checkpoint = bronze.root / CHECKPOINT
+    done = _newest(checkpoint / "commits")
+    through = bronze.snapshot().through_batch
+    planned = _newest(checkpoint / "offsets")
+    if done <= through <= planned:
+        return []
+    why = f"it ends with batch {done} of {planned}, and bronze with batch {through}"
+    return [Finding(CHECKPOINT.as_posix(), f"{why}: one of them was removed or restored alone")]
+
+
+def _newest(folder: Path) -> int:
+    return max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=-1)
+
+
+def how_to_rebuild(warehouse: Path, snapshot: BronzeSnapshot) -> str:
+    """What to do when files of bronze are lost: journals make it anew, as far back as they go."""
+    away = f"move {warehouse / 'bronze'} and {warehouse / 'checkpoints'} away, then relaymesh pipeline run"
+    gone = []
+    for each in snapshot.inputs():
+        segments = list_segments(RealDisk(Path(each.source)))
+        begins = segments[0].name.first_sequence if segments else each.through_sequence + 1
+        if begins > each.first_sequence:
+            gone.append(f"{each.first_sequence} to {begins - 1} of {each.source}")
+    if not gone:
+        return f"restore it from a copy, or {away}: the journals still hold every event"
+    lost = f"the journals no longer hold the events {', '.join(gone)}"
+    return f"restore it from a copy; {lost}. To go on without those: {away}"
