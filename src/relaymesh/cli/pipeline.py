@@ -370,7 +370,12 @@ def _tell(call: Call, pipeline: Pipeline, record: RunRecord) -> None:
         fields["seconds"] = ", ".join(f"{name} {value:.1f}" for name, value in record.seconds.items())
     call.output.record(fields | {"warehouse": str(pipeline.store.root)})
     for each in record.expectations:
-        call.output.note(f"{each['severity']}: {each['metric']} of {each['table']} is {each['value']:g}")
+        call.output.note(_unmet(each))
+
+
+def _unmet(each: dict[str, Any]) -> str:
+    of = f"{each['table']} ({each['column']})" if each.get("column") else each["table"]
+    return f"{each['severity']}: {each['metric']} of {of} is {each['value']:g}"
 
 
 # -- status
@@ -428,7 +433,7 @@ def _print_status(call: Call, found: Status) -> None:
         if lag.error:
             call.output.note(f"{lag.source} cannot be looked at: {lag.error}")
     for each in found.failed_expectations:
-        call.output.note(f"{each['severity']}: {each['metric']} of {each['table']} is {each['value']:g}")
+        call.output.note(_unmet(each))
 
 
 def _size(published: Any) -> int:

@@ -100,6 +100,15 @@ def test_rows_counted_otherwise_than_events_are_a_red_banner_too(built: Building
     assert "events and rows do not give the same sums" in page.html
 
 
+def test_events_that_did_not_read_back_are_named_by_their_range(built: Building) -> None:
+    gap = {"source": "/mesh/<data>", "first": 10, "last": 18, "why": "the frame's CRC is wrong"}
+    page = built({}, reconciliation={**SUMS, "balanced": True, "judged": False, "missing": [gap]})
+    assert "▲ Not judged" in page.html
+    assert "10 to 18 of <code>/mesh/&lt;data&gt;</code>" in page.html
+    assert "It adds up" not in page.html
+    assert "The beginning of the journal was gone" not in page.html
+
+
 def test_a_journal_without_its_beginning_is_not_judged(built: Building) -> None:
     page = built({}, reconciliation={**SUMS, "acked": 99, "balanced": False, "judged": False})
     assert "▲ Not judged" in page.html

@@ -1,8 +1,4 @@
-"""Damage between two runs: a file of bronze, its log, the manifest or a table that is gone or changed.
-
-The ingest's own taker fills bronze here from what the source's own reader wrote; only the Spark between the
-two is left out.
-"""
+"""Damage between two runs: a file of bronze, its log, the manifest or a table that is gone or changed."""
 
 from __future__ import annotations
 
@@ -11,22 +7,15 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from relaymesh.cli.failure import Exit
 from relaymesh.cli.main import main
-from relaymesh.pipeline.runs.completeness import CHECKPOINT
-from relaymesh.pipeline.runs.ingest import BatchTaker
-from relaymesh.pipeline.runs.sources import remember_sources
-from relaymesh.pipeline.runs.stages import nobody
-from relaymesh.pipeline.runs.verify import require_whole, verify_warehouse
-from relaymesh.pipeline.source.batch import BatchReader
-from relaymesh.pipeline.source.options import SourceOptions
-from relaymesh.pipeline.tables.bronze import Bronze
-from relaymesh.pipeline.tables.inspection import Inspection, WarehouseDamaged
-from relaymesh.pipeline.tables.store import TableStore
+from relaymesh.pipeline.runs.verify import verify_warehouse
+from relaymesh.pipeline.tables.inspection import WarehouseDamaged
+from tests.pipeline.runs.filled import EVENTS, Filled, filled_in
 from tests.pipeline.runs.traffic import Traffic
 from tests.pipeline.source.journals import segments, traffic, write_frames
 
@@ -34,69 +23,9 @@ if TYPE_CHECKING:
     from tests.pipeline.runs.conftest import Opening
 
 
-class Collected:
-    """The rows that Spark brings from the tasks to the driver."""
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self._rows = rows
-
-    def collect(self) -> list[Any]:
-        from pyspark.sql import Row
-
-        return [Row(**row) for row in self._rows]
-
-
-class Filled:
-    """A warehouse whose bronze took one batch after the other."""
-
-    def __init__(self, data: Path, root: Path) -> None:
-        self.data, self.root = data, root
-        self.bronze, self.store = Bronze(root), TableStore.open(root)
-        self._batches = 0
-        root.mkdir()
-        remember_sources(root, [data])
-
-    def take(self, first: int, through: int) -> None:
-        batch, run = self._batches, f"r{self._batches}"
-        options = {"path": json.dumps({str(self.data): 0}), "fromSequence": first, "throughSequence": through}
-        into = {"into": self.bronze.incoming(run), "runId": run}
-        reader = BatchReader(SourceOptions.parse({name: str(v) for name, v in (options | into).items()}))
-        pieces = reader.partitions()
-        rows = [row for piece in pieces for told in reader.read(piece) for row in told.to_pylist()]
-        for folder in ("offsets", "commits"):
-            (self.root / CHECKPOINT / folder).mkdir(parents=True, exist_ok=True)
-            (self.root / CHECKPOINT / folder / str(batch)).touch()
-        BatchTaker(self.root, run, nobody)(Collected(rows), batch)  # type: ignore[arg-type]
-        self._batches += 1
-
-    def files(self) -> list[Path]:
-        return sorted(self.root.glob("bronze/batch=*/*/*.parquet"))
-
-    def require(self, **reached: int) -> None:
-        ends = {str(self.data): reached["through"] + 1} if reached else None
-        require_whole(self.store, self.bronze, Inspection(self.root), reached=ends)
-
-    def refused(self, **reached: int) -> str:
-        """What a run would say, in one line."""
-        with pytest.raises(WarehouseDamaged) as refusal:
-            self.require(**reached)
-        assert refusal.value.hint
-        return f"{refusal.value.message} | {refusal.value.hint}"
-
-
-EVENTS = 9 * 12
-
-
 @pytest.fixture
 def filled(tmp_path: Path) -> Filled:
-    """Three batches of twelve frames with nine events each."""
-    write_frames(tmp_path / "data", traffic(12))
-    filled = Filled(tmp_path / "data", tmp_path / "tables")
-    for first in (1, 37, 73):
-        filled.take(first, first + 35)
-    filled.require(through=EVENTS)
-    assert verify_warehouse(filled.root).found == []
-    return filled
+    return filled_in(tmp_path)
 
 
 def removed(path: Path) -> None:

@@ -30,6 +30,15 @@ SUGGESTIONS_MAX = 50
 VIEWS_MAX = 200_000
 
 
+class Missing(msgspec.Struct, frozen=True):
+    """Events of a journal that did not read back."""
+
+    source: str
+    first: int
+    last: int
+    why: str
+
+
 class Balance(msgspec.Struct, frozen=True):
     """Does what was accepted add up? As the run told it, which counted events and rows."""
 
@@ -42,6 +51,7 @@ class Balance(msgspec.Struct, frozen=True):
     purged: int = 0
     counted_alike: bool = msgspec.field(name="balanced", default=False)
     judged: bool = False
+    missing: list[Missing] = []
 
     @property
     def settled_and_pending(self) -> int:

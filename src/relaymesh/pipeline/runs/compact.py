@@ -47,6 +47,7 @@ def compact_bronze(spark: SparkSession, bronze: Bronze, through_batch: int, run_
         run_id=run_id,
         pieces=sorted([*kept, *made], key=lambda piece: (piece.day, piece.folder)),
         stretches=snapshot.stretches,
+        gaps=snapshot.gaps,
     )
 
 

@@ -49,8 +49,12 @@ def against_journals(
 
 
 def _apart(snapshot: BronzeSnapshot) -> list[Stretch]:
-    """Not merged: a hole shows between two of them."""
-    return [*snapshot.generation.stretches, *(own for batch in snapshot.batches for own in batch.stretches)]
+    """Not merged: a hole shows between two of them. Known gaps are no holes."""
+    gaps = [
+        Stretch(each.source, each.partition, "", each.first, each.last, each.events) for each in snapshot.gaps
+    ]
+    batches = [own for batch in snapshot.batches for own in batch.stretches]
+    return [*snapshot.generation.stretches, *batches, *gaps]
 
 
 def _holes(source: str, stretches: list[Stretch]) -> Iterable[Finding]:

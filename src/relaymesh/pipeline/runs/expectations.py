@@ -112,13 +112,23 @@ def _misfits(found: StructType, wanted: StructType) -> int:
 def of_bronze(
     snapshot: BronzeSnapshot, newest: datetime | None, now: datetime, freshness_s_max: float
 ) -> list[Measured]:
-    """Every sequence once: as many rows as the sequences from the first to the last have numbers."""
+    """Every sequence once: as many rows, and known gaps, as there are numbers from the first to the last."""
     inputs = snapshot.inputs()
+    known = snapshot.rows + sum(gap.events for gap in snapshot.gaps)
     spans = sum(each.through_sequence - each.first_sequence + 1 for each in inputs)
     found = [
         Measured(table="bronze", metric="rows", value=snapshot.rows),
-        Measured(
-            table="bronze", metric="rows_off", value=abs(spans - snapshot.rows), most=0, severity="error"
+        Measured(table="bronze", metric="rows_off", value=abs(spans - known), most=0, severity="error"),
+        *(
+            Measured(
+                table="bronze",
+                metric="events_missing",
+                column=f"sequence {gap.first} to {gap.last}, partition {gap.partition}",
+                value=gap.events,
+                most=0,
+                severity="warning",
+            )
+            for gap in snapshot.gaps
         ),
     ]
     if newest is not None:

@@ -7,7 +7,7 @@ batch that is run again after a crash holds the same events. Bronze takes each b
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +25,14 @@ from relaymesh.pipeline.runs.record import RunRecord, now_iso
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.stages import Observer, Stage
 from relaymesh.pipeline.source.offsets import latest
-from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Stretch, merged
+from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Gap, Stretch, joined, merged
 from relaymesh.pipeline.tables.inspection import WarehouseDamaged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["CONSUMER", "Ingest"]
+__all__ = ["CONSUMER", "BatchTaker", "Ingest", "told_apart"]
 
 log = logging.getLogger("relaymesh.pipeline")
 
@@ -58,7 +58,7 @@ class BatchTaker:
         bronze = Bronze(self.warehouse)
         if bronze.has(batch):
             return  # committed here, and Spark was stopped before it knew
-        arrived = [_arrived(row) for row in df.collect()]
+        arrived, gaps = told_apart(df.collect())
         pieces = bronze.pieces(bronze.take(arrived, f"{batch:08}-{self.run_id}"))
         self.observer(Stage.BATCH_WRITTEN, f"batch {batch}", batch, 0)
         entry = Batch(
@@ -67,15 +67,24 @@ class BatchTaker:
             committed_at=now_iso(),
             pieces=pieces,
             stretches=merged(each.stretch for each in arrived),
+            gaps=gaps,
         )
         bronze.commit(entry)
         _tell_nodes(entry)
         self.observer(Stage.BATCH_COMMITTED, f"batch {batch}, {entry.rows} events", batch, 0)
 
 
-def _arrived(row: Row) -> Arrived:
-    """A row of the source's `into`: see source/files.py."""
-    return Arrived(row.path, Stretch(row.source, row.partition, row.day, row.first, row.last, row.rows))
+def told_apart(rows: Iterable[Row]) -> tuple[list[Arrived], list[Gap]]:
+    """Rows of the source's `into`, of files and of what is missing: see source/files.py."""
+    arrived: list[Arrived] = []
+    gaps: list[Gap] = []
+    for row in rows:
+        if row.missing is None:
+            stretch = Stretch(row.source, row.partition, row.day, row.first, row.last, row.rows)
+            arrived.append(Arrived(row.path, stretch))
+        else:
+            gaps.append(Gap(row.source, row.partition, row.first, row.last, row.missing))
+    return arrived, joined(gaps)
 
 
 def _tell_nodes(entry: Batch) -> None:

@@ -18,6 +18,7 @@ from relaymesh.pipeline.runs.completeness import journal_ends
 from relaymesh.pipeline.runs.days import late_window, touched_days
 from relaymesh.pipeline.runs.expectations import Measured
 from relaymesh.pipeline.runs.failures import AuditFailed
+from relaymesh.pipeline.runs.gaps import mend_gaps
 from relaymesh.pipeline.runs.ingest import Ingest
 from relaymesh.pipeline.runs.progress import listening
 from relaymesh.pipeline.runs.record import RunRecord, new_run_id, now_iso, prune_records
@@ -90,6 +91,7 @@ class Pipeline:
         """Go on until `stop` is set: take in events as they come, publish every `publish_every_s`."""
         with self._recorded("follow") as record, listening(self._spark) as progress:
             ingest = self._new_ingest(record)
+            mend_gaps(self.bronze, record.run_id)
             trigger = {"processingTime": f"{self._settings.trigger_s} seconds"}
             query = ingest.start(**trigger)
             try:
@@ -152,12 +154,14 @@ class Pipeline:
     def _ingest(self, record: RunRecord) -> None:
         began = time.monotonic()
         ingest = self._new_ingest(record)
+        mended = mend_gaps(self.bronze, record.run_id)
         self._reached = journal_ends(known_sources(self.store.root))
         if ingest.is_behind():
             with listening(self._spark) as progress:
                 ingest.available_now()
             record.progress = progress.batches
         ingest.note_what_was_taken()
+        record.events += mended
         record.seconds = record.seconds | {"ingest": round(time.monotonic() - began, 3)}
         record.save(self.store.root)
         self._observer(Stage.INGESTED, f"{record.events} events", record.events, record.events)
@@ -201,7 +205,7 @@ class Pipeline:
         refresh.build(days)
         built = time.monotonic()
         quarantine = None
-        if self._settings.quarantine == "rows":
+        if self._settings.quarantine == "rows" or snapshot.gaps:
             quarantine = self._new_ingest(record).quarantine()
         failed = refresh.check(quarantine, datetime.now(UTC))
         unmet = sorted(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import functions as f
 
+from relaymesh.pipeline.audit.known_gaps import without_known_gaps
 from relaymesh.pipeline.runs import expectations as expect
 from relaymesh.pipeline.runs import metrics
 from relaymesh.pipeline.runs.days import slice_for
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BuiltTable", "Refresh"]
 
+AUDIT = "audit_violations"
 OWN = (metrics.NAME, "quarantine")
 """Tables that the runs make themselves, besides those of the catalog."""
 
@@ -115,6 +117,8 @@ class Refresh:
         events = self.everything if by_day is None else sliced
         inputs = {name: self._input(name, events) for name in table.inputs}
         df = table.build(**inputs)
+        if table.name == AUDIT and self._snapshot.gaps:
+            df = without_known_gaps(df, self._snapshot.gaps)
         written = self._draft.write(
             table.name, df, layer=table.layer, version=table.version, day_column=day, days=by_day
         )
@@ -133,9 +137,13 @@ class Refresh:
         """Measure everything, write it as `pipeline_metrics`, and answer what fails the run."""
         rows = quarantine if quarantine is not None else self._spark.createDataFrame([], QUARANTINE)
         bad = self._draft.write("quarantine", rows, layer="bronze", version=BRONZE_VERSION).rows
-        whole = all(each.first_sequence <= 1 for each in self._snapshot.inputs())
+        gaps = self._snapshot.gaps
+        whole = not gaps and all(each.first_sequence <= 1 for each in self._snapshot.inputs())
         messages = self._draft.read(self._spark, "messages") if "messages" in self._draft.tables else None
         self.reconciliation, newest = reconcile(self.everything, messages, whole=whole)
+        self.reconciliation["missing"] = [
+            {"source": gap.source, "first": gap.first, "last": gap.last, "why": gap.why} for gap in gaps
+        ]
         self.measured += [
             *expect.of_bronze(self._snapshot, newest, now, self._settings.freshness_s_max),
             *expect.of_quarantine(bad),
@@ -148,10 +156,10 @@ class Refresh:
         return failed
 
     def _violations(self) -> dict[str, int]:
-        found = self._draft.tables.get("audit_violations")
+        found = self._draft.tables.get(AUDIT)
         if found is None or found.rows == 0:
             return {}
-        violations = self._draft.read(self._spark, "audit_violations")
+        violations = self._draft.read(self._spark, AUDIT)
         rows = violations.groupBy("rule").agg(f.count("*").alias("rows")).collect()
         return {row.rule: row["rows"] for row in rows}
 

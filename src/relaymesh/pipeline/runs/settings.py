@@ -41,7 +41,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Runs whose rows `pipeline_metrics` keeps."""
     quarantine: str = "fail"
     """What a bad frame does to the ingest: `fail` stops before it, so that a restored segment is read whole;
-    `rows` goes on behind it, and the events of that frame are missing for good: the audit says so."""
+    `rows` goes on behind it: its events are a known gap, told by each publish and read again by each run."""
     shared: bool | None = None
     """True: everybody on the machine may read the tables; False: their owner alone. None leaves it as it was:
     at first, their owner alone. A warehouse inside a data directory cannot be shared."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
@@ -34,9 +34,13 @@ FILES = StructType(
         StructField("first", LongType(), False, {"comment": "the lowest sequence in it"}),
         StructField("last", LongType(), False, {"comment": "the highest sequence in it"}),
         StructField("rows", LongType(), False, {"comment": "how many events it holds"}),
+        StructField("missing", StringType(), True, {"comment": "why these events are in no file; else null"}),
     ]
 )
-"""What a task answers: a row for each file, each with the events of one day of one directory."""
+"""What a task answers: a row for each file, each with the events of one day of one directory.
+
+With quarantine=rows also a row for each stretch of events that do not read back: it has no path, day or rows.
+"""
 
 DAY = "event_date"
 RUN = "run_id"
@@ -55,9 +59,11 @@ _UNLIKE = ("message_id", "content", "content_bytes", "extra", "traceparent", "st
 
 
 def write_by_day(
-    batches: Iterator[pa.RecordBatch], into: Path, run_id: str | None
+    batches: Iterator[pa.RecordBatch], into: Path, run_id: str | None, gaps: Sequence[dict[str, object]] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Write the rows of one piece into new files under `into`, one a day; then the rows that say so.
+
+    `gaps`: rows about what is missing, complete when the last of `batches` was taken.
 
     The day is no column of a file: its reader takes it from the path, by Spark's convention. When anything
     goes wrong, the files go too.
@@ -70,7 +76,7 @@ def write_by_day(
                     files[day] = DayFile(into, day, rows, run_id)
                     undo.callback(files[day].discard)
                 files[day].write(rows)
-        told = [each.close() for _, each in sorted(files.items())]
+        told = [*(each.close() for _, each in sorted(files.items())), *gaps]
         undo.pop_all()
     if told:
         yield pa.RecordBatch.from_pylist(told, to_arrow_schema(FILES, timezone="UTC"))
@@ -138,6 +144,7 @@ class DayFile:
             "first": self._first,
             "last": self._last,
             "rows": self._rows,
+            "missing": None,
         }
 
     def discard(self) -> None:

@@ -45,29 +45,41 @@ def read_piece(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]
     if options.table == "quarantine":
         yield from _quarantine(piece, options)
     elif options.into is None:
-        yield from _events(piece, options)
+        yield from _events(piece, options, [])
     else:
-        yield from write_by_day(_events(piece, options), Path(options.into), options.run_id)
+        gaps: list[dict[str, object]] = []
+        yield from write_by_day(_events(piece, options, gaps), Path(options.into), options.run_id, gaps)
 
 
-def _events(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def _events(piece: Piece, options: SourceOptions, gaps: list[dict[str, object]]) -> Iterator[pa.RecordBatch]:
     batch = _empty(piece, options)
     with _without_gc():
         for part in _parts(piece, options):
             if isinstance(part, Unreadable):
                 if options.on_bad_frame == "fail":
                     raise _damage(piece, part)
+                gaps += _gap(piece, part)
                 continue
             try:
                 batch.add(part)
             except _BAD as error:
                 if options.on_bad_frame == "fail":
                     raise _damage(piece, _bad_records(part, error)) from error
+                gaps += _gap(piece, _bad_records(part, error))
             if batch.rows >= ROWS_PER_ARROW_BATCH:
                 yield from _wanted(batch.finish(), piece, options)
                 batch = _empty(piece, options)
         if batch.rows:
             yield from _wanted(batch.finish(), piece, options)
+
+
+def _gap(piece: Piece, bad: Unreadable) -> list[dict[str, object]]:
+    """A row of `FILES` about the events of the piece that are missing there, if any."""
+    first, last = max(bad.first, piece.first), min(bad.end, piece.limit) - 1
+    if last < first:
+        return []
+    where = {"path": "", "day": "", "source": piece.directory.name, "partition": piece.directory.partition}
+    return [where | {"first": first, "last": last, "rows": 0, "missing": bad.why}]
 
 
 def _empty(piece: Piece, options: SourceOptions) -> EventBatch:

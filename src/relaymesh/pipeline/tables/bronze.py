@@ -29,7 +29,7 @@ from relaymesh.pipeline.tables.manifest import ROWS_PER_FILE, Input, Piece, enco
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Arrived", "Batch", "Bronze", "BronzeSnapshot", "Generation", "Piece", "Stretch"]
+__all__ = ["Arrived", "Batch", "Bronze", "BronzeSnapshot", "Gap", "Generation", "Piece", "Stretch"]
 
 FOLDER = "bronze"
 INCOMING = "_incoming"
@@ -48,6 +48,20 @@ class Stretch(msgspec.Struct, frozen=True):
     rows: int
 
 
+class Gap(msgspec.Struct, frozen=True):
+    """Events of one partition that did not read back: `first` to `last`, both missing."""
+
+    source: str
+    partition: int
+    first: int
+    last: int
+    why: str
+
+    @property
+    def events(self) -> int:
+        return self.last - self.first + 1
+
+
 class Arrived(msgspec.Struct, frozen=True):
     """A file that a task of the ingest has written, and what it holds."""
 
@@ -63,6 +77,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     committed_at: str
     pieces: list[Piece]
     stretches: list[Stretch]
+    gaps: list[Gap] = []
 
     @property
     def rows(self) -> int:
@@ -77,6 +92,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""
     pieces: list[Piece] = []
     stretches: list[Stretch] = []
+    gaps: list[Gap] = []
 
 
 class BronzeSnapshot(msgspec.Struct, frozen=True):
@@ -99,6 +115,11 @@ class BronzeSnapshot(msgspec.Struct, frozen=True):
         return merged([*self.generation.stretches, *(own for each in self.batches for own in each.stretches)])
 
     @property
+    def gaps(self) -> list[Gap]:
+        """What is known to be missing, in order; neighbours are one."""
+        return joined([*self.generation.gaps, *(gap for batch in self.batches for gap in batch.gaps)])
+
+    @property
     def days(self) -> list[str]:
         return sorted({piece.day for piece in self.pieces})
 
@@ -114,9 +135,10 @@ class BronzeSnapshot(msgspec.Struct, frozen=True):
         return [each for each in self.batches if each.batch > batch]
 
     def inputs(self) -> list[Input]:
-        """How far each partition of each source has been read."""
+        """How far each partition of each source has been read; known gaps have been read, without events."""
         found: dict[tuple[str, int], list[Stretch]] = {}
-        for stretch in self.stretches:
+        gaps = [Stretch(each.source, each.partition, "", each.first, each.last, 0) for each in self.gaps]
+        for stretch in [*self.stretches, *gaps]:
             found.setdefault((stretch.source, stretch.partition), []).append(stretch)
         return [
             Input(
@@ -142,6 +164,18 @@ def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
             first, last = min(known.first, each.first), max(known.last, each.last)
             found[key] = Stretch(*key, first, last, known.rows + each.rows)
     return [found[key] for key in sorted(found)]
+
+
+def joined(gaps: Iterable[Gap]) -> list[Gap]:
+    """Gaps that lie side by side, as one."""
+    found: list[Gap] = []
+    for each in sorted(gaps, key=lambda gap: (gap.source, gap.partition, gap.first)):
+        last = found[-1] if found else None
+        if last and (last.source, last.partition, last.last + 1) == (each.source, each.partition, each.first):
+            found[-1] = Gap(each.source, each.partition, last.first, each.last, last.why)
+        else:
+            found.append(each)
+    return found
 
 
 class Bronze:

@@ -1,0 +1,38 @@
+"""What the audit does not say where events are known to be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Protocol
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from relaymesh.pipeline.audit.stream_rules import STREAM_RULES
+
+__all__ = ["KnownGap", "without_known_gaps"]
+
+
+class KnownGap(Protocol):
+    """Events of a partition, of which it is said elsewhere that they did not read back."""
+
+    @property
+    def partition(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+
+
+def without_known_gaps(found: DataFrame, gaps: Sequence[KnownGap]) -> DataFrame:
+    """Violations that are no more than such a gap seen from its two sides.
+
+    What happened in a gap may have been about any message of its partition: no rule about messages can be
+    judged there. Numbers, times and tokens can: only the gap itself is no finding.
+    """
+    partitions = sorted({gap.partition for gap in gaps})
+    about_messages = f.col("partition").isin(partitions) & ~f.col("rule").isin(*STREAM_RULES)
+    behind: list[Column] = [
+        (f.col("partition") == gap.partition) & (f.col("sequence") == gap.last + 1) for gap in gaps
+    ]
+    itself = (f.col("rule") == "sequence_gap") & reduce(lambda one, other: one | other, behind)
+    return found.where(~f.coalesce(about_messages | itself, f.lit(False)))

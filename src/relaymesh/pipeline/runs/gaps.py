@@ -1,0 +1,82 @@
+"""Known gaps, read again: a segment that did not read back may have been restored since.
+
+Each run asks the journals for what bronze lacks. What reads back is put into a folder of its own, and the log
+entry that had the gap is swapped for one that names it; the tables are then refreshed whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import structs
+from pyspark.sql import Row
+
+from relaymesh.errors import JournalDamaged, NotFound
+from relaymesh.pipeline.runs.ingest import told_apart
+from relaymesh.pipeline.source.batch import BatchReader
+from relaymesh.pipeline.source.options import SourceOptions
+from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Gap, Generation, joined, merged
+
+__all__ = ["mend_gaps"]
+
+log = logging.getLogger("relaymesh.pipeline")
+
+
+def mend_gaps(bronze: Bronze, run_id: str) -> int:
+    """Take in what reads back by now; answers how many events. Needs the lock of the warehouse."""
+    snapshot = bronze.snapshot()
+    mended = 0
+    entries: list[Generation | Batch] = [snapshot.generation, *snapshot.batches]
+    for number, entry in enumerate(entries):
+        if entry.gaps:
+            mended += _mend(bronze, entry, run_id, f"g{number}-{run_id}")
+    return mended
+
+
+def _mend(bronze: Bronze, entry: Generation | Batch, run_id: str, name: str) -> int:
+    arrived: list[Arrived] = []
+    left: list[Gap] = []
+    for gap in entry.gaps:
+        files, gaps = _read_again(bronze, gap, run_id)
+        arrived += files
+        left += gaps
+    if not arrived:
+        return 0
+    stretches = [each.stretch for each in arrived]
+    pieces = bronze.pieces(bronze.take(arrived, name))
+    mended = structs.replace(
+        entry,
+        pieces=[*entry.pieces, *pieces],
+        stretches=merged([*entry.stretches, *stretches]),
+        gaps=joined(left),
+    )
+    if isinstance(mended, Generation):
+        bronze.switch(mended)
+    else:
+        bronze.commit(mended)
+    return sum(each.rows for each in stretches)
+
+
+def _read_again(bronze: Bronze, gap: Gap, run_id: str) -> tuple[list[Arrived], list[Gap]]:
+    """Files with what reads back, and what does not."""
+    options = {
+        "path": msgspec.json.encode({gap.source: gap.partition}).decode(),
+        "fromSequence": str(gap.first),
+        "throughSequence": str(gap.last),
+        "quarantine": "rows",
+        "into": str(bronze.incoming(run_id)),
+        "runId": run_id,
+    }
+    try:
+        return told_apart(list(_rows(BatchReader(SourceOptions.parse(options)))))
+    except (JournalDamaged, NotFound) as error:  # the segment, or the directory, is gone
+        log.info("events %d to %d of %s are still missing: %s", gap.first, gap.last, gap.source, error)
+        return [], [gap]
+
+
+def _rows(reader: BatchReader) -> Iterator[Row]:
+    for piece in reader.partitions():
+        for told in reader.read(piece):
+            yield from (Row(**row) for row in told.to_pylist())
