@@ -145,7 +145,7 @@ def test_a_start_that_fails_loses_nothing_and_the_next_one_works(tmp_path: Path,
     everything_promised_is_there(place, first, ended)
 
 
-@pytest.mark.parametrize("inject", ["fdatasync:error=EIO:when=2", "pwrite64:error=ENOSPC:when=5+"])
+@pytest.mark.parametrize("inject", ["fdatasync:error=EIO:when=3", "pwrite64:error=ENOSPC:when=6+"])
 def test_a_store_that_cannot_be_made_is_an_error_of_ours_too(tmp_path: Path, inject: str) -> None:
     place = tmp_path / "mesh"
     ended = run_child(place, inject)

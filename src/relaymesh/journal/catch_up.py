@@ -17,7 +17,8 @@ from relaymesh.journal.copying import copy_file, same_bytes, same_ends
 from relaymesh.journal.disk import Disk
 from relaymesh.journal.epoch import read_epoch
 from relaymesh.journal.frame import BadFrame
-from relaymesh.journal.layout import ASIDE, EPOCH, INCOMPLETE, MARK, NEW, remove_unfinished
+from relaymesh.journal.identity import read_mesh_id
+from relaymesh.journal.layout import ASIDE, EPOCH, INCOMPLETE, MARK, MESH, NEW, remove_unfinished
 from relaymesh.journal.mark import read_mark
 from relaymesh.journal.scan import SegmentReader, Walk
 from relaymesh.journal.segment import HEAD_BYTES, Located, SegmentHead, list_segments
@@ -68,6 +69,8 @@ def bring_in_step(primary: Disk, mirror: Disk, *, with_live: bool = True) -> int
     copied += _copy_aside(primary, mirror)
     if read_epoch(mirror) != read_epoch(primary):
         copied += copy_file(primary, EPOCH, mirror)
+    if primary.exists(MESH) and read_mesh_id(mirror) != read_mesh_id(primary):
+        copied += copy_file(primary, MESH, mirror)
     if with_live:
         _set_newer_aside(mirror, theirs, ours.newest)
         copied += _copy_mark(primary, mirror)

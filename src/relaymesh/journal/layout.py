@@ -2,6 +2,7 @@
 
     lock          who runs here: `pid 1234`, one `key value` pair per line
     epoch         how often a node was started here
+    mesh          which mesh this is, wherever the directory lies; see `identity.py`
     mark          how far the journal is synced
     journal/      segments, the newest one live
     archive/      segments behind the checkpoints, under the same names
@@ -32,6 +33,7 @@ __all__ = [
     "JOURNAL",
     "LOCK",
     "MARK",
+    "MESH",
     "MIRROR",
     "NEW",
     "check_complete",
@@ -50,6 +52,7 @@ DEAD_LETTERS = "dead-letters"
 LOCK = "lock"
 EPOCH = "epoch"
 MARK = "mark"
+MESH = "mesh"
 MIRROR = "mirror"
 INCOMPLETE = "incomplete"
 ASIDE = "aside.jsonl"
@@ -57,7 +60,7 @@ NEW = ".new"
 
 _OWN = re.compile(
     r"(?:set-aside-[0-9T]{15}/)?(?:"
-    r"(?:lock|epoch|mark|mirror|incomplete|aside\.jsonl)(?:\.new)?"
+    r"(?:lock|epoch|mark|mesh|mirror|incomplete|aside\.jsonl)(?:\.new)?"
     r"|journal|archive|checkpoints|consumers|dead-letters"
     r"|(?:journal|archive)/[0-9]{12}-[0-9]{20}\.rmj(?:\.new)?"
     r"|journal/room\.new"

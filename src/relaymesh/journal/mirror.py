@@ -21,6 +21,7 @@ from relaymesh.errors import DirectoryError, DirectoryInUse, JournalDamaged, Jou
 from relaymesh.journal.catch_up import bring_in_step, check_same_journal, declare_complete
 from relaymesh.journal.disk import Disk, Lock
 from relaymesh.journal.epoch import read_epoch
+from relaymesh.journal.identity import read_mesh_id
 from relaymesh.journal.layout import MIRROR, NEW, pairs_in, prepare, take_lock
 from relaymesh.journal.lockstep import Lockstep, Syncing
 from relaymesh.journal.pair import MirroredDisk, MirroredLock, Side
@@ -116,6 +117,11 @@ class HeldMirror:
     def epoch(self) -> int:
         """The last epoch the mirror knows: a new one must be larger."""
         return 0 if self._unusable else read_epoch(self._mirror.disk) or 0
+
+    @property
+    def mesh_id(self) -> str | None:
+        """Which mesh the mirror holds: a primary that lost its id gets it back."""
+        return None if self._unusable else read_mesh_id(self._mirror.disk)
 
     def join(self, primary: Disk, lock: Lock, next_sequence: int) -> tuple[MirroredDisk, MirroredLock]:
         """Bring the mirror in step and make the pair. The primary was read through, to `next_sequence`."""

@@ -22,6 +22,7 @@ from relaymesh.journal.checkpoint import Checkpoint, checkpoint_chunks, newest_c
 from relaymesh.journal.disk import Disk, Lock
 from relaymesh.journal.epoch import read_epoch, write_epoch
 from relaymesh.journal.frame import Frame
+from relaymesh.journal.identity import settle_mesh_id
 from relaymesh.journal.layout import JOURNAL, check_complete, prepare, remove_unfinished, take_lock
 from relaymesh.journal.mark import Mark, read_mark
 from relaymesh.journal.mirror import HeldMirror, Mirror
@@ -85,6 +86,7 @@ def _look_around(disk: Disk, settings: JournalSettings, lock: Lock, mirror: Held
     seen.append(mirror.epoch if mirror else 0)
     epoch = max(seen + [head.epoch for head in heads]) + 1
     write_epoch(disk, epoch)
+    settle_mesh_id(disk, mirror.mesh_id if mirror else None)
     chain = list(zip(segments, heads, strict=True))
     return Recovery(disk, settings, lock, epoch, mark, checkpoint, chain, mirror)
 

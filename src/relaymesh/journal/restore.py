@@ -24,6 +24,7 @@ from relaymesh.journal.layout import (
     JOURNAL,
     LOCK,
     MARK,
+    MESH,
     MIRROR,
     prepare,
     take_lock,
@@ -95,7 +96,7 @@ def _restore(mirror: Disk, target: Disk, aside: str, report: Report) -> Restored
         copied += copy_file(mirror, segment.path, target)
     for sequence in reversed(list_checkpoints(mirror)):
         copied += copy_file(mirror, checkpoint_path(sequence), target)
-    for name in (EPOCH, MARK, ASIDE):
+    for name in (EPOCH, MESH, MARK, ASIDE):
         if mirror.exists(name):
             copied += copy_file(mirror, name, target)
     restored = verify(target)

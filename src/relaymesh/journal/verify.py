@@ -10,7 +10,8 @@ from relaymesh.journal.checkpoint import checkpoint_path, list_checkpoints, read
 from relaymesh.journal.disk import Disk
 from relaymesh.journal.epoch import read_epoch
 from relaymesh.journal.frame import BadFrame, Frame
-from relaymesh.journal.layout import ASIDE, EPOCH, INCOMPLETE, MARK, pairs_in
+from relaymesh.journal.identity import read_mesh_id
+from relaymesh.journal.layout import ASIDE, EPOCH, INCOMPLETE, MARK, MESH, pairs_in
 from relaymesh.journal.mark import Mark, read_mark
 from relaymesh.journal.scan import SegmentReader, Walk
 from relaymesh.journal.segment import Located, SegmentHead, list_segments
@@ -191,6 +192,8 @@ def _verify_other_files(disk: Disk, mark: Mark | None, report: Report) -> None:
         report.damage.append(Damage(INCOMPLETE, 0, f"the directory is not complete: {why}"))
     if mark is None and disk.exists(MARK):
         report.damage.append(Damage(MARK, 0, "the mark file is not whole"))
+    if disk.exists(MESH) and read_mesh_id(disk) is None:
+        report.damage.append(Damage(MESH, 0, "the mesh id is not whole"))
     if disk.exists(EPOCH) and read_epoch(disk) is None:
         report.damage.append(Damage(EPOCH, 0, "the epoch file is not whole"))
     for sequence in list_checkpoints(disk):
