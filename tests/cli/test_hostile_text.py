@@ -66,6 +66,7 @@ ELSEWHERE = {
     "pipeline backfill": "needs Spark; prints through Output",
     "pipeline compact": "needs Spark; prints through Output",
     "pipeline status": "needs Spark; prints through Output",
+    "pipeline verify": "needs a warehouse that Spark made; prints through Output",
     "report build": "needs Spark; prints through Output",
     "report open": "prints a path",
     "journal set-aside": "needs a record that cannot be read; prints through Output",
