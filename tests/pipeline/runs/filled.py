@@ -5,7 +5,6 @@ The ingest's own taker takes what the source's own reader wrote; only the Spark 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from relaymesh.pipeline.runs.completeness import CHECKPOINT
 from relaymesh.pipeline.runs.ingest import BatchTaker
-from relaymesh.pipeline.runs.sources import remember_sources
+from relaymesh.pipeline.runs.sources import path_option, remember_sources
 from relaymesh.pipeline.runs.stages import nobody
 from relaymesh.pipeline.runs.verify import require_whole, verify_warehouse
 from relaymesh.pipeline.source.batch import BatchReader
@@ -51,7 +50,11 @@ class Filled:
 
     def take(self, first: int, through: int, **more: str) -> None:
         batch, run = self._batches, f"r{self._batches}"
-        options = {"path": json.dumps({str(self.data): 0}), "fromSequence": first, "throughSequence": through}
+        options = {
+            "path": path_option({str(self.data): 0}),
+            "fromSequence": first,
+            "throughSequence": through,
+        }
         into = {"into": self.bronze.incoming(run), "runId": run, **more}
         reader = BatchReader(SourceOptions.parse({name: str(v) for name, v in (options | into).items()}))
         pieces = reader.partitions()

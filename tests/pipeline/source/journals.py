@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relaymesh.journal import JournalSettings, Writer, recover
+from relaymesh.journal.identity import read_mesh_id
 from relaymesh.kernel import records
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import AnyRecord, Failure
@@ -103,6 +104,13 @@ def read_rows(path: Path | str, **options: Any) -> list[dict[str, Any]]:
     given = {"path": str(path), **{name: str(value) for name, value in options.items()}}
     reader = BatchReader(SourceOptions.parse(given))
     return [row for piece in reader.partitions() for batch in reader.read(piece) for row in batch.to_pylist()]
+
+
+def mesh_of(path: Path | str) -> str:
+    """The mesh id of a directory that was started."""
+    found = read_mesh_id(RealDisk(Path(path)))
+    assert found is not None
+    return found
 
 
 def segments(path: Path) -> list[Path]:

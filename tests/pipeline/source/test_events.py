@@ -24,6 +24,7 @@ from tests.journal.tampering import make_unreadable
 from tests.pipeline.source.journals import (
     T0,
     accepted,
+    mesh_of,
     one_of_each,
     open_writer,
     read_rows,
@@ -137,7 +138,7 @@ def test_rows_say_where_they_come_from(tmp_path: Path) -> None:
     frames = list(read_frames(RealDisk(tmp_path)))
     rows = read_rows(tmp_path)
     assert {(row["segment"], row["frame_offset"]) for row in rows} == {(x.segment, x.offset) for x in frames}
-    assert {row["source"] for row in rows} == {str(tmp_path)}
+    assert {row["source"] for row in rows} == {mesh_of(tmp_path)}
     assert {row["epoch"] for row in rows} == {1}
     assert {row["event_date"].isoformat() for row in rows} == {"2026-01-01"}
 

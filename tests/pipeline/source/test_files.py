@@ -15,6 +15,7 @@ from relaymesh.kernel.records import AnyRecord
 from tests.pipeline.source.journals import (
     T0,
     accepted,
+    mesh_of,
     one_of_each,
     read_rows,
     segments,
@@ -52,7 +53,7 @@ def test_the_files_hold_exactly_the_rows_of_a_read_and_the_answer_says_what_is_i
     for file in files:
         own = [row["sequence"] for row in events if str(row["event_date"]) == file["day"]]
         assert (file["first"], file["last"], file["rows"]) == (min(own), max(own), len(own))
-        assert (file["source"], file["partition"]) == (str(tmp_path / "data"), 0)
+        assert (file["source"], file["partition"]) == (mesh_of(tmp_path / "data"), 0)
         assert "event_date" not in pq.read_schema(str(file["path"])).names
 
 

@@ -12,7 +12,15 @@ import pytest
 from relaymesh.errors import InvalidSettings, JournalDamaged, NotFound
 from relaymesh.pipeline.source.batch import BatchReader
 from relaymesh.pipeline.source.options import SourceOptions
-from tests.pipeline.source.journals import append, open_writer, read_rows, segments, traffic, write_frames
+from tests.pipeline.source.journals import (
+    append,
+    mesh_of,
+    open_writer,
+    read_rows,
+    segments,
+    traffic,
+    write_frames,
+)
 
 EVENTS = 90
 
@@ -134,7 +142,7 @@ class TestWhatRetentionDropped:
         assert sequences(path, **options) == list(range(kept_from, EVENTS + 1))
         (row,) = read_rows(path, table="quarantine", **options)
         assert f"events 5 to {kept_from - 1} are missing" in row["reason"]
-        assert row["source"] == str(path)
+        assert row["source"] == mesh_of(path)
 
     def test_a_segment_dropped_between_plan_and_read_is_missed(self, journal: Path, tmp_path: Path) -> None:
         path = tmp_path / "copy"
@@ -167,12 +175,23 @@ class TestManyDirectories:
         path = f"{one}, {two}/" if form == "commas" else json.dumps([one, two])
         rows = read_rows(path)
         assert len({(row["partition"], row["sequence"]) for row in rows}) == len(rows) == EVENTS + 18
-        assert {(row["partition"], row["source"]) for row in rows} == {(0, one), (1, two)}
+        assert {(row["partition"], row["source"]) for row in rows} == {(0, mesh_of(one)), (1, mesh_of(two))}
 
     def test_partitions_can_be_given(self, pair: tuple[Path, Path]) -> None:
         one, two = map(str, pair)
         rows = read_rows(json.dumps({two: 7, one: 3}))
-        assert {(row["partition"], row["source"]) for row in rows} == {(3, one), (7, two)}
+        assert {(row["partition"], row["source"]) for row in rows} == {(3, mesh_of(one)), (7, mesh_of(two))}
+
+    def test_two_copies_of_one_mesh_are_not_read_together(self, pair: tuple[Path, Path]) -> None:
+        one, two = pair
+        copy = two.parent / "copy"
+        shutil.copytree(one, copy)
+        with pytest.raises(InvalidSettings, match="hold the same mesh"):
+            read_rows(f"{one},{copy}")
+
+    def test_what_rows_name_their_source_can_be_given(self, pair: tuple[Path, Path]) -> None:
+        rows = read_rows(json.dumps({str(pair[1]): {"partition": 2, "name": "billing"}}))
+        assert {(row["partition"], row["source"]) for row in rows} == {(2, "billing")}
 
 
 class TestMirrors:
@@ -190,7 +209,7 @@ class TestMirrors:
             file.write_bytes(b"gone")
         rows = read_rows(data, mirror="true")
         assert [row["sequence"] for row in rows] == list(range(1, EVENTS + 1))
-        assert {row["source"] for row in rows} == {str(data)}
+        assert {row["source"] for row in rows} == {mesh_of(data)}
 
     def test_a_mirror_is_a_directory_like_any_other(self, mirrored: tuple[Path, Path]) -> None:
         assert sequences(mirrored[1]) == list(range(1, EVENTS + 1))

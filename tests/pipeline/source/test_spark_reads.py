@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from relaymesh.pipeline.schema.bronze import EVENTS, QUARANTINE
-from tests.pipeline.source.journals import one_of_each, segments, traffic, write_frames
+from tests.pipeline.source.journals import mesh_of, one_of_each, segments, traffic, write_frames
 from tests.pipeline.streaming import run_to_its_end
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_damage_stops_a_read_and_names_the_place(spark: SparkSession, tmp_path: 
     bad = read(table="quarantine")
     assert bad.schema == QUARANTINE
     (row,) = bad.collect()
-    assert (row.source, row.segment) == (str(tmp_path), victim.name)
+    assert (row.source, row.segment) == (mesh_of(tmp_path), victim.name)
     assert "the checksum does not match; events" in row.reason
     whole = read(quarantine="rows")
     assert 150 < whole.count() < 180

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,21 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from relaymesh.errors import InvalidSettings, JournalDamaged
-from relaymesh.journal import list_segments, read_mark
+from relaymesh.journal import JournalSettings, list_segments, read_mark
 from relaymesh.journal.consumers import list_consumers
 from relaymesh.node.disk import RealDisk
 from relaymesh.pipeline.source.offsets import Offset
 from relaymesh.pipeline.source.options import SourceOptions
 from relaymesh.pipeline.source.stream import StreamReader
-from tests.pipeline.source.journals import SMALL, append, open_writer, segments, traffic, write_frames
+from tests.pipeline.source.journals import (
+    SMALL,
+    append,
+    mesh_of,
+    open_writer,
+    segments,
+    traffic,
+    write_frames,
+)
 
 
 def stream(path: Path | str, **options: Any) -> StreamReader:
@@ -109,7 +118,7 @@ def test_a_tail_written_again_after_a_crash_is_read_once(tmp_path: Path) -> None
     disk = RealDisk(tmp_path)
     reader = stream(tmp_path)
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    assert end[str(tmp_path)]["sequence"] == 28
+    assert end[mesh_of(tmp_path)]["sequence"] == 28
     writer.close()
     live = list_segments(disk)[-1]
     (tmp_path / "mark").unlink()  # as if it had never reached the disk
@@ -155,8 +164,8 @@ class TestManyDirectories:
         reader = stream(f"{big},{small}")
         start = reader.initialOffset()
         end = reader.latestOffset(start, ReadMaxRows(90))
-        assert end[str(small)]["sequence"] == 19
-        assert end[str(big)]["sequence"] == 73
+        assert end[mesh_of(small)]["sequence"] == 19
+        assert end[mesh_of(big)]["sequence"] == 73
 
     def test_one_more_begins_at_its_beginning(self, tmp_path: Path) -> None:
         one, two = tmp_path / "one", tmp_path / "two"
@@ -176,8 +185,8 @@ class TestManyDirectories:
         offset = both.latestOffset(both.initialOffset(), ReadAllAvailable())
         write_frames(one, traffic(1))
         end = stream(one).latestOffset(offset, ReadAllAvailable())
-        assert end[str(two)] == offset[str(two)]
-        assert end[str(one)] != offset[str(one)]
+        assert end[mesh_of(two)] == offset[mesh_of(two)]
+        assert end[mesh_of(one)] != offset[mesh_of(one)]
 
 
 def test_a_commit_tells_the_node_how_far_its_consumer_is(tmp_path: Path) -> None:
@@ -189,14 +198,105 @@ def test_a_commit_tells_the_node_how_far_its_consumer_is(tmp_path: Path) -> None
     assert list_consumers(RealDisk(tmp_path)) == [("bronze", 19)]
 
 
-def test_a_journal_that_got_shorter_is_another_one(tmp_path: Path) -> None:
-    write_frames(tmp_path / "data", traffic(3))
-    reader = stream(tmp_path / "data")
-    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    (tmp_path / "data").rename(tmp_path / "old")
+def test_a_copy_that_lacks_what_was_read_is_refused_and_another_mesh_begins_at_its_beginning(
+    tmp_path: Path,
+) -> None:
     write_frames(tmp_path / "data", traffic(2))
+    shutil.copytree(tmp_path / "data", tmp_path / "backup")
+    write_frames(tmp_path / "data", traffic(1))
+    end = all_of(tmp_path / "data")
     with pytest.raises(JournalDamaged, match="ends before event 19, and 27 was read"):
-        stream(tmp_path / "data").latestOffset(end, ReadAllAvailable())
+        stream(tmp_path / "backup").latestOffset(end, ReadAllAvailable())
+    (tmp_path / "data").rename(tmp_path / "old")
+    write_frames(tmp_path / "data", traffic(1))
+    reader = stream(tmp_path / "data")
+    both = reader.latestOffset(end, ReadAllAvailable())
+    assert both == end | {mesh_of(tmp_path / "data"): both[mesh_of(tmp_path / "data")]}
+    assert rows_between(reader, end, both) == list(range(1, 10))
+
+
+def all_of(path: Path | str) -> Offset:
+    """The offset of a stream that has read everything there."""
+    reader = stream(path)
+    return reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+
+class TestIdentity:
+    """A stream knows a mesh by its id, whatever path leads to it."""
+
+    def test_four_spellings_of_one_path_go_on_where_the_first_stopped(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_frames(tmp_path / "live", traffic(2))
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "link").symlink_to("live")
+        offset = all_of("live")
+        for spelling in ("./live", f"{tmp_path}/live/", "link", f"file://{tmp_path}/live"):
+            assert stream(spelling).latestOffset(offset, ReadAllAvailable()) == offset
+        write_frames(tmp_path / "live", traffic(1))
+        reader = stream("./live")
+        after = reader.latestOffset(offset, ReadAllAvailable())
+        assert rows_between(reader, offset, after) == list(range(19, 28))
+
+    def test_a_directory_that_moved_or_came_back_from_a_copy_is_read_on(self, tmp_path: Path) -> None:
+        write_frames(tmp_path / "data", traffic(2))
+        offset = all_of(tmp_path / "data")
+        (tmp_path / "data").rename(tmp_path / "moved")
+        write_frames(tmp_path / "moved", traffic(1))
+        shutil.copytree(tmp_path / "moved", tmp_path / "copy")
+        for path in (tmp_path / "moved", tmp_path / "copy"):
+            reader = stream(path)
+            after = reader.latestOffset(offset, ReadAllAvailable())
+            assert rows_between(reader, offset, after) == list(range(19, 28))
+
+    def test_a_copy_that_went_its_own_way_is_refused(self, tmp_path: Path) -> None:
+        write_frames(tmp_path / "data", traffic(2))
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+        write_frames(tmp_path / "data", traffic(1))
+        offset = all_of(tmp_path / "data")
+        write_frames(tmp_path / "copy", traffic(3))
+        with pytest.raises(JournalDamaged, match=r"copy is a copy of the mesh .* that went its own way"):
+            stream(tmp_path / "copy").latestOffset(offset, ReadAllAvailable())
+
+    def test_a_copy_of_a_running_node_that_was_started_is_refused(self, tmp_path: Path) -> None:
+        large = JournalSettings(checkpoint_reserve_bytes=1000)
+        writer = open_writer(tmp_path / "data", large)
+        frames = traffic(4)
+        append(writer, frames[0])
+        writer.sync()
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+        for frame in frames[1:]:
+            append(writer, frame)
+        writer.sync()
+        offset = all_of(tmp_path / "data")
+        writer.close()
+        write_frames(tmp_path / "copy", traffic(6), large)
+        with pytest.raises(JournalDamaged, match="that went its own way"):
+            stream(tmp_path / "copy").latestOffset(offset, ReadAllAvailable())
+
+    def test_a_checkpoint_of_before_named_directories_by_path_and_is_read_on(self, tmp_path: Path) -> None:
+        write_frames(tmp_path / "data", traffic(2))
+        [position] = all_of(tmp_path / "data").values()
+        older = {name: position[name] for name in ("sequence", "segment", "offset")}
+        write_frames(tmp_path / "data", traffic(1))
+        reader = stream(f"{tmp_path}/./data")
+        offset = {str(tmp_path / "data"): older}
+        after = reader.latestOffset(offset, ReadAllAvailable())
+        assert rows_between(reader, offset, after) == list(range(19, 28))
+        assert rows_between(reader, after, reader.latestOffset(after, ReadAllAvailable())) == []
+
+    def test_a_directory_without_an_id_is_named_by_its_whole_path(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_frames(tmp_path / "data", traffic(2))
+        (tmp_path / "data" / "mesh").unlink()
+        monkeypatch.chdir(tmp_path)
+        assert list(all_of("data")) == list(all_of("./data")) == [str((tmp_path / "data").resolve())]
+        offset = all_of("data")
+        write_frames(tmp_path / "data", traffic(1))  # its next start: now it has an id
+        reader = stream("data")
+        after = reader.latestOffset(offset, ReadAllAvailable())
+        assert rows_between(reader, offset, after) == list(range(19, 28))
 
 
 def test_a_beginning_in_the_future_is_waited_for(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-import msgspec
 from msgspec import structs
 from pyspark.sql import Row
 
 from relaymesh.errors import JournalDamaged, NotFound
 from relaymesh.pipeline.runs.ingest import told_apart
+from relaymesh.pipeline.runs.sources import path_option
 from relaymesh.pipeline.source.batch import BatchReader
 from relaymesh.pipeline.source.options import SourceOptions
 from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Gap, Generation, joined, merged
@@ -62,7 +62,7 @@ def _mend(bronze: Bronze, entry: Generation | Batch, run_id: str, name: str) -> 
 def _read_again(bronze: Bronze, gap: Gap, run_id: str) -> tuple[list[Arrived], list[Gap]]:
     """Files with what reads back, and what does not."""
     options = {
-        "path": msgspec.json.encode({gap.source: gap.partition}).decode(),
+        "path": path_option({gap.source: gap.partition}),
         "fromSequence": str(gap.first),
         "throughSequence": str(gap.last),
         "quarantine": "rows",

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as f
 
@@ -23,6 +22,7 @@ from relaymesh.pipeline.runs.completeness import CHECKPOINT, against_checkpoint,
 from relaymesh.pipeline.runs.failures import IngestFailed
 from relaymesh.pipeline.runs.record import RunRecord, now_iso
 from relaymesh.pipeline.runs.settings import PipelineSettings
+from relaymesh.pipeline.runs.sources import path_option
 from relaymesh.pipeline.runs.stages import Observer, Stage
 from relaymesh.pipeline.source.offsets import latest
 from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Gap, Stretch, joined, merged
@@ -179,7 +179,7 @@ class Ingest:
     def files(self) -> DataFrame:
         """The stream: a row for each file that a task has written."""
         options = {
-            "path": msgspec.json.encode(dict(self._sources)).decode(),
+            "path": path_option(self._sources),
             "maxRowsPerBatch": str(self._settings.batch_events),
             "quarantine": self._settings.quarantine,
             "into": str(self._bronze.incoming(self._record.run_id)),
@@ -189,7 +189,7 @@ class Ingest:
 
     def quarantine(self) -> DataFrame:
         """What does not read back in any of the journals, as it is now."""
-        path = msgspec.json.encode(dict(self._sources)).decode()
+        path = path_option(self._sources)
         found = self._spark.read.format("relaymesh").options(path=path, table="quarantine").load()
         return found.withColumn("run_id", f.lit(self._record.run_id))
 

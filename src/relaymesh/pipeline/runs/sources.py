@@ -6,7 +6,7 @@ those that are known are read in any case, or their lag would grow unseen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from relaymesh.errors import NotFound
 from relaymesh.pipeline.tables.durable import swap_file
 
-__all__ = ["known_sources", "remember_sources"]
+__all__ = ["known_sources", "path_option", "remember_sources"]
 
 FILE = "sources.json"
 
@@ -39,3 +39,9 @@ def remember_sources(warehouse: Path, directories: Iterable[Path]) -> dict[str, 
     if sources != known:
         swap_file(warehouse / FILE, msgspec.json.encode(sources))
     return sources
+
+
+def path_option(sources: Mapping[str, int]) -> str:
+    """The option `path` of the format relaymesh, under which these are read with the names they have here."""
+    places = {path: {"partition": number, "name": path} for path, number in sources.items()}
+    return msgspec.json.encode(places).decode()

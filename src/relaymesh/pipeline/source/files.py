@@ -29,7 +29,12 @@ FILES = StructType(
     [
         StructField("path", StringType(), False, {"comment": "the file"}),
         StructField("day", StringType(), False, {"comment": "UTC day of its events"}),
-        StructField("source", StringType(), False, {"comment": "data directory as it was given"}),
+        StructField(
+            "source",
+            StringType(),
+            False,
+            {"comment": "mesh id of the directory"},
+        ),
         StructField("partition", IntegerType(), False, {"comment": "journal stream of the events"}),
         StructField("first", LongType(), False, {"comment": "the lowest sequence in it"}),
         StructField("last", LongType(), False, {"comment": "the highest sequence in it"}),

@@ -1,10 +1,12 @@
 """Offsets: how far a reader has come in each directory, as Spark keeps them in a checkpoint.
 
-    {"<directory>": {"sequence": 4711, "segment": "<file>", "offset": 1048576}, …}
+    {"<mesh id>": {"sequence": 4711, "segment": "<file>", "offset": 1048576, "salt": "<its salt>"}, …}
 
-`sequence` is the next event to read, and alone decides. Segment and offset say where its frame begins, so
-that nothing has to be searched. They stop being true when a crash makes the node write the end of a segment
-again under a new name; then the sequence is looked up by the segments' names.
+A directory is named by its mesh id: another spelling of its path, or another place, is still the same. One
+that has no id yet is named by its whole path. `sequence` is the next event to read, and alone decides.
+Segment and offset say where its frame begins, so that nothing has to be searched. They stop being true when a
+crash makes the node write the end of a segment again under a new name; then the sequence is looked up by the
+segments' names. The salt tells a copy that went its own way.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ class Position(NamedTuple):
     sequence: int
     segment: str = ""
     offset: int = 0
+    salt: str = ""
 
     def encode(self) -> dict[str, Any]:
         return self._asdict()
@@ -34,8 +37,9 @@ class Position(NamedTuple):
     @classmethod
     def decode(cls, stored: Any) -> Position:
         try:
-            return cls(int(stored["sequence"]), str(stored["segment"]), int(stored["offset"]))
-        except (TypeError, KeyError, ValueError):
+            place = int(stored["sequence"]), str(stored["segment"]), int(stored["offset"])
+            return cls(*place, str(stored.get("salt", "")))
+        except (TypeError, KeyError, ValueError, AttributeError):
             raise InvalidSettings(
                 f"the stored offset {stored!r:.200} is not one of the format relaymesh",
                 hint="the checkpoint belongs to another query: name a directory of its own",
@@ -95,4 +99,5 @@ def reached(disk: Disk, start: Position, rows: int) -> Position:
 
 
 def _at(extent: Extent, place: Place) -> Position:
-    return Position(place.sequence, extent.segment.name.file, place.offset)
+    salt = "" if extent.salt is None else f"{extent.salt:016x}"
+    return Position(place.sequence, extent.segment.name.file, place.offset, salt)

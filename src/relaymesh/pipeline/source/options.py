@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from relaymesh.errors import InvalidSettings, NotFound
 from relaymesh.journal import read_note
+from relaymesh.journal.identity import read_mesh_id
 from relaymesh.journal.layout import JOURNAL, check_complete
 from relaymesh.node.disk import RealDisk
 
@@ -29,11 +30,16 @@ ROWS_PER_BATCH = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A data directory: its name as given, which partition its events are, and where it is read."""
+    """A data directory: which mesh it is, which partition its events are, and where it is read.
+
+    name: its mesh id, whatever its path; a directory that has none yet is named by its whole path.
+    given: the path as it was given.
+    """
 
     name: str
     partition: int
     root: str
+    given: str
 
     def disk(self) -> RealDisk:
         return RealDisk(Path(self.root))
@@ -44,7 +50,8 @@ class SourceOptions:
     """What to read.
 
     path: data directories: one, several with commas, a JSON list, or a JSON object from directory to
-        partition. In a list the first is partition 0, the next 1: add new ones at the end.
+        partition. In a list the first is partition 0, the next 1: add new ones at the end. In an object
+        {"partition": 0, "name": "…"} also says what the column source holds in place of the mesh id.
     mirror: read each directory's mirror in its place.
     fromSequence, throughSequence: the first and the last event, both included.
     fromTime, toTime: mesh times (ISO 8601, UTC unless it says otherwise), the first included, the last not.
@@ -137,23 +144,53 @@ def _directories(options: Mapping[str, str], *, mirror: bool) -> tuple[Directory
         raise InvalidSettings(
             "the option path is missing", hint='spark.read.format("relaymesh").load("a data directory")'
         )
-    if len(set(named.values())) < len(named):
+    if len({place.partition for place in named.values()}) < len(named):
         raise InvalidSettings("the option path gives two directories the same partition")
-    return tuple(_directory(name, number, mirror=mirror) for name, number in named.items())
+    found: dict[str, Directory] = {}
+    for path, place in named.items():
+        directory = _directory(path, place, mirror=mirror)
+        other = found.setdefault(directory.name, directory)
+        if other is not directory:
+            raise InvalidSettings(
+                f"{other.given} and {directory.given} hold the same mesh",
+                hint="name one of them: its events would be read twice",
+            )
+    return tuple(found.values())
 
 
-def _named(path: str) -> dict[str, int]:
+class _Place(NamedTuple):
+    partition: int
+    name: str | None = None
+
+
+def _named(path: str) -> dict[str, _Place]:
     """Directory to partition, as the three ways of writing it say."""
     if not path.lstrip().startswith(("[", "{")):
-        return {_clean(name): i for i, name in enumerate(filter(str.strip, path.split(",")))}
+        return {_clean(name): _Place(i) for i, name in enumerate(filter(str.strip, path.split(",")))}
     try:
         given = json.loads(path)
     except ValueError as error:
         raise InvalidSettings(f"the option path is no JSON: {error}") from None
     pairs = given.items() if isinstance(given, dict) else [(name, i) for i, name in enumerate(given)]
-    if not all(isinstance(name, str) and type(number) is int and number >= 0 for name, number in pairs):
-        raise InvalidSettings("the option path must map names of directories to partitions 0, 1, 2, …")
-    return {_clean(name): number for name, number in pairs}
+    return {_clean(name): _place(number) for name, number in pairs if _is_text(name)}
+
+
+def _place(given: object) -> _Place:
+    name = given.get("name") if isinstance(given, dict) else None
+    number = given.get("partition") if isinstance(given, dict) else given
+    if type(number) is not int or number < 0 or not (name is None or isinstance(name, str)):
+        raise _no_partition()
+    return _Place(number, name)
+
+
+def _is_text(name: object) -> bool:
+    if not isinstance(name, str):
+        raise _no_partition()
+    return True
+
+
+def _no_partition() -> InvalidSettings:
+    return InvalidSettings("the option path must map names of directories to partitions 0, 1, 2, …")
 
 
 def _clean(name: str) -> str:
@@ -161,12 +198,12 @@ def _clean(name: str) -> str:
     return name.rstrip("/") or "/"
 
 
-def _directory(name: str, partition: int, *, mirror: bool) -> Directory:
-    root = Path(name).expanduser()
+def _directory(given: str, place: _Place, *, mirror: bool) -> Directory:
+    root = Path(given).expanduser()
     if mirror:
         note = read_note(RealDisk(root))
         if note is None:
-            raise NotFound(f"{name} has no mirror", hint="leave out mirror=true, or name the mirror as path")
+            raise NotFound(f"{given} has no mirror", hint="leave out mirror=true, or name the mirror as path")
         root = Path(note.path)
     if not root.is_dir():
         raise NotFound(
@@ -178,8 +215,10 @@ def _directory(name: str, partition: int, *, mirror: bool) -> Directory:
             f"there is no mesh in {root}",
             hint="name its data directory: the one that holds the folder journal/",
         )
-    check_complete(RealDisk(root))
-    return Directory(name, partition, str(root))
+    disk = RealDisk(root)
+    check_complete(disk)
+    name = place.name or read_mesh_id(disk) or str(Path(given).expanduser().resolve())
+    return Directory(name, place.partition, str(root), given)
 
 
 def _number(options: Mapping[str, str], name: str, least: int = 0) -> int | None:

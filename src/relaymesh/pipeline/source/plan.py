@@ -73,7 +73,7 @@ def plan(directory: Directory, options: SourceOptions, start: Position, end: Pos
 
 def lost_error(directory: Directory, first: int, end: int) -> JournalDamaged:
     return JournalDamaged(
-        f"{directory.name}: retention dropped the events {first} to {end - 1} before they were read",
+        f"{directory.given}: retention dropped the events {first} to {end - 1} before they were read",
         hint="set the option onDataLoss=skip to go on without them; a registered consumer prevents it",
     )
 

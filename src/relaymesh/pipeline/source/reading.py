@@ -152,7 +152,7 @@ def _reason(bad: Unreadable) -> str:
 
 def _damage(piece: Piece, bad: Unreadable) -> JournalDamaged:
     assert piece.segment is not None
-    path = f"{piece.directory.name}/{piece.segment.path}"
+    path = f"{piece.directory.given}/{piece.segment.path}"
     return JournalDamaged(
         Damage(path, bad.offset, _reason(bad)).error().message,
         hint="run relaymesh journal verify, or set the option quarantine=rows to read what is whole",

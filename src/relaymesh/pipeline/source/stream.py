@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -22,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 
 from relaymesh.errors import JournalDamaged
 from relaymesh.journal.consumers import write_consumer
+from relaymesh.pipeline.source.history import went_its_own_way
 from relaymesh.pipeline.source.offsets import Offset, Position, latest, reached
 from relaymesh.pipeline.source.options import Directory, SourceOptions
 from relaymesh.pipeline.source.plan import Piece, plan, whole_range
@@ -93,18 +95,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _positions(self, offset: Offset) -> dict[str, Position]:
         """The place in each directory; one that is new to the query begins at its beginning."""
         return {
-            each.name: Position.decode(offset[each.name])
-            if each.name in offset
-            else whole_range(each, self._options)[0]
+            each.name: whole_range(each, self._options)[0] if stored is None else Position.decode(stored)
             for each in self._options.directories
+            for stored in [_stored(each, offset)]
         }
 
     def _end(self, name: str, begin: Position) -> Position:
         """The last place a micro-batch may reach now; never before the one it begins at."""
-        target = latest(self._directory(name).disk())
+        directory = self._directory(name)
+        if went_its_own_way(directory.disk(), begin):
+            raise JournalDamaged(
+                f"{directory.given} is a copy of the mesh {name} that went its own way: before event "
+                f"{begin.sequence} it holds others than those that were read",
+                hint="name the directory that was read, or read this one under a new checkpoint",
+            )
+        target = latest(directory.disk())
         if begin.segment and target.sequence < begin.sequence:
             raise JournalDamaged(
-                f"{name} ends before event {target.sequence}, and {begin.sequence - 1} was read from it",
+                f"{directory.given} ends before event {target.sequence}, and {begin.sequence - 1} was read "
+                f"from the mesh {name}",
                 hint="it is another journal, or a copy that lacks events: read it under a new checkpoint",
             )
         if self._target is not None:
@@ -121,6 +130,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _directory(self, name: str) -> Directory:
         return next(each for each in self._options.directories if each.name == name)
+
+
+def _stored(directory: Directory, offset: Offset) -> Any:
+    """Where it was left; older versions kept that under the path as it was given then."""
+    if directory.name in offset:
+        return offset[directory.name]
+    paths = {Path(each).expanduser().resolve() for each in (directory.root, directory.given)}
+    return next((stored for key, stored in offset.items() if Path(key).expanduser().resolve() in paths), None)
 
 
 def _shares(waiting: dict[str, int], rows: int) -> dict[str, int]:
