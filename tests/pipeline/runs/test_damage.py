@@ -13,6 +13,8 @@ import pytest
 
 from relaymesh.cli.failure import Exit
 from relaymesh.cli.main import main
+from relaymesh.errors import Conflict
+from relaymesh.pipeline.runs.sources import known_sources, remember_sources
 from relaymesh.pipeline.runs.verify import verify_warehouse
 from relaymesh.pipeline.tables.inspection import WarehouseDamaged
 from tests.pipeline.runs.filled import EVENTS, Filled, filled_in
@@ -168,6 +170,20 @@ def test_another_journal_under_the_same_path_and_a_lost_list_of_sources_are_refu
     shutil.rmtree(filled.data)
     write_frames(filled.data, traffic(4))
     assert "and its journal ends before 37" in filled.refused()
+
+
+def test_a_copy_of_a_known_directory_is_refused_and_another_spelling_is_the_same(filled: Filled) -> None:
+    """`cp -r` of a data directory, given to the same warehouse, once doubled every message."""
+    known = known_sources(filled.root)
+    (filled.root.parent / "link").symlink_to(filled.data)
+    assert remember_sources(filled.root, [filled.root.parent / "link"]) == known
+    copy = filled.root.parent / "copy"
+    shutil.copytree(filled.data, copy)
+    with pytest.raises(Conflict, match="hold the same mesh"):
+        remember_sources(filled.root, [copy])
+    assert known_sources(filled.root) == known
+    write_frames(filled.root.parent / "other", traffic(1))
+    assert len(remember_sources(filled.root, [filled.root.parent / "other"])) == 2
 
 
 def test_a_log_without_checksums_is_held_to_its_bytes_and_rows(filled: Filled) -> None:
