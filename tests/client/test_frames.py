@@ -381,6 +381,19 @@ def test_a_mistyped_frame_in_messagepack_is_answered_too(server: ServerThread, t
         assert client.closed()[0] == 1007, "what is no MessagePack ends it: nothing says where it goes on"
 
 
+def test_a_list_that_says_it_is_longer_than_its_frame_ends_the_connection(
+    server: ServerThread, token: str
+) -> None:
+    """Its `ref` cannot be read behind the list, so no answer could name it: the sender must not wait."""
+    with Raw(server, token, subprotocol="relaymesh.v1.msgpack") as client:
+        client.socket.send(msgspec.msgpack.encode({"op": "hello", "protocol": "1.1"}))
+        assert msgspec.msgpack.decode(client.socket.recv(60, decode=False))["op"] == "welcome"
+        client.socket.send(b"\x83\xa2op\xa6settle\xa4acks\xdd\xff\xff\xff\xff\xa3ref\x07")
+        problem = msgspec.msgpack.decode(client.socket.recv(60, decode=False))
+        assert (problem["op"], problem.get("ref")) == ("problem", None)
+        assert client.closed()[0] == 1007
+
+
 def test_a_hello_with_an_unknown_field_is_told_which(server: ServerThread, token: str) -> None:
     with Raw(server, token, hello={"agnet": "coder"}) as client:
         assert client.welcome["op"] == "problem"

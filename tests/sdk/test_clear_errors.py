@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from relaymesh import AsyncMesh, InvalidSettings, InvalidValue, Mesh, MeshSettings
+from relaymesh.errors import DirectoryError
 from relaymesh.testing import ManualMesh
 
 TWINS: tuple[Any, ...] = (Mesh, AsyncMesh)
@@ -42,6 +43,11 @@ def test_a_directory_for_a_mesh_that_keeps_nothing(kind: Any, tmp_path: Path, op
         kind(tmp_path / "data", **options)
     assert "leave out the path" in caught.value.hint
     assert not (tmp_path / "data").exists()
+
+
+def test_a_name_longer_than_any_file_has() -> None:
+    with pytest.raises(DirectoryError, match="too long"):
+        Mesh("x" * 5_000)
 
 
 def test_so_it_is_for_a_mesh_with_a_clock_to_move(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def place_of(
             )
         return LocalPlace(path=None, settings=chosen, plain=False)
     place = data_directory(path)
-    if place.is_file():
+    if os.path.isfile(place):  # noqa: PTH113 - `Path.is_file` raises for a name that is too long
         raise InvalidSettings(
             f"{place} is a file, and a mesh needs a directory",
             hint="name a directory: the mesh keeps a journal and a database in it",

@@ -56,7 +56,7 @@ def mistyped(error: Exception, data: bytes | Raw, decode: Decode, kinds: dict[st
     words = str(error)
     if "`array` of length <=" in words:
         words = f"a frame has at most {frames.BATCH_MAX} messages, and as many tokens in each list"
-        return Mistyped(ref, InvalidEnvelope(words))
+        return Mistyped(ref, InvalidEnvelope(words), ends)
     detail = f"the frame {op!r}: {words}" if op in kinds else f"the frame: {words}"
     if len(detail) > WORDS_LENGTH_MAX:
         detail = detail[:WORDS_LENGTH_MAX] + "…"
