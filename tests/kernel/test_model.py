@@ -371,7 +371,7 @@ class KernelAndModel(RuleBasedStateMachine):
     def stored(self) -> dict[tuple[str, str], Seen]:
         """What a store would know: every id ever admitted."""
         return {
-            name: Seen(seen.sequence, seen.at, digest_of(seen.content), seen.targets, seen.due)
+            name: Seen(seen.sequence, seen.at, digest_of(seen.content), seen.targets, seen.due, seen.sender)
             for name, seen in self.model.ids.items()
         }
 
