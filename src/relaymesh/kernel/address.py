@@ -79,7 +79,12 @@ def is_subscription(mailbox: str) -> bool:
 
 
 def subscriber_of(mailbox: str) -> str:
-    """The agent whose name a subscription's mailbox carries: `default/order.*:billing` is billing's."""
+    """The agent whose name a subscription's mailbox carries: `default/order.*:billing` is billing's.
+
+    A mailbox that is no subscription is its agent's own.
+    """
+    if ":" not in mailbox:
+        return mailbox
     return f"{namespace_of(mailbox)}/{name_of(mailbox).rpartition(':')[2]}"
 
 

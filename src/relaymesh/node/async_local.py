@@ -235,20 +235,22 @@ class AsyncLocalSession(InProcess):
 
     async def _when_room(self, prepare: Callable[[], Sending], timeout: float | None) -> list[Receipt]:
         try:
+            if not timeout:
+                return await self._admit(prepare())
             return await self._wait_for_room(prepare, timeout)
         except Refused as error:
             self.node.refusals.note(error)
             raise
 
-    async def _wait_for_room(self, prepare: Callable[[], Sending], timeout: float | None) -> list[Receipt]:
-        deadline = self._loop.time() + (timeout or 0)
+    async def _wait_for_room(self, prepare: Callable[[], Sending], timeout: float) -> list[Receipt]:
+        deadline = self._loop.time() + timeout
         room: asyncio.Event | None = None
         while True:
             try:
                 receipts = await self._admit(prepare())
             except MailboxFull:
                 left = deadline - self._loop.time()
-                if not timeout or left <= 0:
+                if left <= 0:
                     raise
                 if room is not None:
                     try:

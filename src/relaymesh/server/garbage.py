@@ -5,7 +5,7 @@ A full collection visits every container object while nothing else runs: with 10
 again and again. A node's state has no cycles; connections and tasks have, and what is left of them is
 collected. `THRESHOLDS`: as in `gc.set_threshold`. A full collection comes after about a million more objects
 were made than freed, in place of 70,000; until then the cycles of closed connections may take up to about
-150 MB. The young are looked at often, and so few at a time: some milliseconds for 10,000 of them.
+150 MB. The young are looked at often, and so few at a time: some milliseconds for 25,000 of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-THRESHOLDS = (2_000, 5, 100)
+THRESHOLDS = (5_000, 5, 40)
 
 
 @contextmanager

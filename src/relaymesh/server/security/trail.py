@@ -74,6 +74,8 @@ class Trail:
         )
 
     def _named(self, acted: Collection[str]) -> str:
+        if len(acted) == 1:
+            return next(iter(acted)).removeprefix(self._home)
         names = sorted([address.removeprefix(self._home) for address in acted])
         more = len(names) - AGENTS_SHOWN_MAX
         return ",".join(names) if more <= 0 else f"{','.join(names[:AGENTS_SHOWN_MAX])} and {more} more"

@@ -134,7 +134,7 @@ class Connection:
         self._first = first
         self._gone = False
         self._outbox = outbox(codec, send, self._end)
-        self._working: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Task[Any]] = set()
         self._room = asyncio.Event()
         self._room.set()
         self._receives: dict[int, asyncio.Task[None]] = {}
@@ -346,30 +346,31 @@ class Connection:
                 self.put(self._codec.problem(frame.ref, error))
                 return
             session.running.add(question)
-            self._track(asyncio.create_task(self._work(on, frame, question, size)))
+            work = self._page if getattr(frame, "name", None) in PAGES else self._work
+            self._track(asyncio.create_task(work(on, frame, question, size)))
 
-    def _track(self, task: asyncio.Task[None]) -> None:
+    def _track(self, task: asyncio.Task[Any]) -> None:
         self._working.add(task)
         task.add_done_callback(self._worked)
         if len(self._working) >= IN_FLIGHT_MAX:
             self._room.clear()
 
-    def _worked(self, task: asyncio.Task[None]) -> None:
+    def _worked(self, task: asyncio.Task[Any]) -> None:
         self._working.discard(task)
         if len(self._working) < IN_FLIGHT_MAX:
             self._room.set()
 
-    async def _work(self, on: Operations, frame: Any, question: Question, size: int) -> None:
-        """Done to the end even if the connection is lost meanwhile: the client may ask again."""
-        if getattr(frame, "name", None) in PAGES:
-            async with self._account.pages:
-                length = await self._answer(on, frame, question, size)
-                await asyncio.sleep(self._bulk_s(length) if length > SMALL_BYTES else 0)
-        else:
-            await self._answer(on, frame, question, size)
+    async def _page(self, on: Operations, frame: Any, question: Question, size: int) -> None:
+        """A page of a long list: one at a time for a credential, and no faster than bulk may move."""
+        async with self._account.pages:
+            length = await self._work(on, frame, question, size)
+            await asyncio.sleep(self._bulk_s(length) if length > SMALL_BYTES else 0)
 
-    async def _answer(self, on: Operations, frame: Any, question: Question, size: int) -> int:
-        """Returns the length of the answer."""
+    async def _work(self, on: Operations, frame: Any, question: Question, size: int) -> int:
+        """Done to the end even if the connection is lost meanwhile: the client may ask again.
+
+        Returns the length of the answer.
+        """
         session, status = on.session, 200
         try:
             data = await self._codec.answer(on, frame, size)

@@ -255,7 +255,8 @@ class Operations:
             *[token for token, _ in frame.extends],
         ]
         granted = self.session.granted
-        self.acted[frame.ref] = {subscriber_of(granted[token]) for token in named if token in granted}
+        mailboxes = {granted[token] for token in named if token in granted}
+        self.acted[frame.ref] = set(map(subscriber_of, mailboxes))
         foreign = [token for token in named if token not in granted]
         refused = set(foreign) - await self._own(foreign) if foreign else set()
         answer = frames.Settled(frame.ref)
