@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from relaymesh.server.served import Served
 
 FEW = 100
-"""So many mailboxes are counted at once, each time anew, and in each turn of a longer count."""
+"""So many mailboxes are counted at once, each time anew."""
+TURN = 25
+"""Mailboxes in each turn of a longer count, less than a millisecond: a message of others takes many turns."""
 FRESH_S = 1.0
 SHARE = 3
 """What was counted is shown for a second, or three times as long as counting took if that is longer."""
@@ -101,5 +103,5 @@ def stats_of_one(served: Served, mailbox: str) -> MailboxStats | None:
 
 def in_turns(rows: Sequence[T]) -> Iterator[Sequence[T]]:
     """Parts of a long list, each small enough for one turn."""
-    for start in range(0, len(rows), FEW):
-        yield rows[start : start + FEW]
+    for start in range(0, len(rows), TURN):
+        yield rows[start : start + TURN]
