@@ -185,10 +185,13 @@ class Client:
             return True
 
     def _is_no_text(self, data: bytes) -> bool:
+        if self._protocol.binary:
+            return False
         try:
-            return not (self._protocol.binary or data.decode())
+            data.decode()
         except UnicodeDecodeError:
             return True
+        return False
 
     def _answer(self, socket: ClientConnection, name: str, tag: str, frame: Any) -> bool:
         if tag == "hello":
