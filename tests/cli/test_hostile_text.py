@@ -15,6 +15,7 @@ import typer
 import relaymesh.cli
 from relaymesh.cli.main import app
 from relaymesh.cli.output import Output, Styled, json_text
+from relaymesh.kernel.commands import Send
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.server.address import server_folder
@@ -117,7 +118,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Mesh(path) as mesh:
         planner, coder = mesh.agent("planner"), mesh.agent("coder")
         letters = [Envelope(f"{id}{HOSTILE}", "default/planner", data, **told) for id in ("dead", "wait")]
-        mesh._session.send([("default/coder", letters)], True, None)
+        mesh._session.execute(Send([("default/coder", letters)], True))
         delivery = coder.receive(timeout=5)
         delivery.nack(HOSTILE, code=HOSTILE, retryable=False)
         mesh.subscribe("order.*", "audit")

@@ -13,6 +13,7 @@ import pytest
 from relaymesh import InvalidEnvelope, Mesh
 from relaymesh.gateways.filebus import BusSettings, FileBus
 from relaymesh.gateways.filebus.place import make_bus
+from relaymesh.kernel.commands import Send
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.wire.extra import MESSAGE_NAMES, METADATA_NAMES
 from tests.client.raw import Raw
@@ -47,7 +48,7 @@ def test_the_binary_protocol_refuses_each_forged_field(server: ServerThread) -> 
         mesh.agent("coder")
         for number, extra in enumerate(FORGERIES):
             with pytest.raises(InvalidEnvelope, match="only the mesh itself writes"):
-                mesh._session.send([("default/coder", [forged(f"m{number}", extra)])], False, None)
+                mesh._session.execute(Send([("default/coder", [forged(f"m{number}", extra)])]))
         assert mesh.stats().mailboxes["default/coder"].pending == 0
 
 
@@ -80,7 +81,7 @@ def test_no_protocol_shows_the_forged_fields_of_an_old_journal(tmp_path: Path) -
     with Mesh(tmp_path / "data") as mesh:
         mesh.agent("coder")
         letters = [forged(f"old{number}", EVERYTHING) for number in range(3)]
-        mesh._session.send([("default/coder", letters)], True, None)  # as earlier versions let it in
+        mesh._session.execute(Send([("default/coder", letters)], True))  # as earlier versions let it in
     server = ServerThread(tmp_path / "data")
     try:
         token = server.token()

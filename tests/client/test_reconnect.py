@@ -9,6 +9,7 @@ import pytest
 
 from relaymesh import LeaseLost, Mesh
 from relaymesh.client import RemoteSettings
+from relaymesh.kernel.commands import PurgeDeadLetters
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.wire.frames import Deliveries, Receipts, Result, Settled
 from tests.client.losing import Loss
@@ -98,7 +99,7 @@ def test_a_purge_whose_answer_was_lost_is_done_once(mesh: Mesh, loss: Loss) -> N
     coder.receive(timeout=30).nack("no", retryable=False)
     letters = mesh.dead_letters()
     loss.of(Result)
-    assert mesh._session.purge([letter.key for letter in letters]) == 1
+    assert mesh._session.execute(PurgeDeadLetters([letter.key for letter in letters])) == 1
     assert loss.lost == 1
     assert mesh.dead_letters() == []
 

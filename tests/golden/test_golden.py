@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from relaymesh.journal import compare, list_segments, restore_from, verify
+from relaymesh.kernel.query import Peek
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.opening import rebuild_store
 from relaymesh.node.settings import MeshSettings
@@ -60,7 +61,9 @@ def check(mesh: ManualMesh, name: str) -> None:
     """What was sent and not settled is pending, in its order; what was buried is a dead letter."""
     expected = EXPECTED[name]
     pending = {
-        mailbox: [[entry.envelope.id, entry.sequence] for entry in mesh._session.peek(mailbox, 1_000)]
+        mailbox: [
+            [entry.envelope.id, entry.sequence] for entry in mesh._session.execute(Peek(mailbox, 1_000))
+        ]
         for mailbox in expected["pending"]
     }
     assert pending == expected["pending"]

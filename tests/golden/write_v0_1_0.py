@@ -26,9 +26,10 @@ import msgspec
 from relaymesh import Drop, Reject, Retry
 from relaymesh.errors import MeshError
 from relaymesh.journal import JournalSettings
-from relaymesh.kernel.commands import DrainAgent, Nack, RegisterAgent
+from relaymesh.kernel.commands import Complete, DrainAgent, Nack, OpenMailbox, RegisterAgent, Release
 from relaymesh.kernel.contract import Rule
 from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.query import Peek
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.node.local import LocalSession
 from relaymesh.node.node import Node
@@ -159,7 +160,7 @@ class Ledger:
         self.gone("DeadLettered", mailbox, *ids)
 
     def refuse(self, delivery: Delivery, *, state: str = "retrying", **nack: Any) -> None:
-        assert self.mesh.session.nack(Nack(delivery._lease.token, **nack)) == state
+        assert self.mesh.session.execute(Nack(delivery._lease.token, **nack)) == state
 
     # -- the end
 
@@ -265,14 +266,14 @@ def _failures(on: Ledger, planner: Agent) -> None:
     on.refuse(second, code="busy", reason="later", state="deferred", until=session.now() + 5_000)
     on.book("Returned")
     [third] = on.take(coder, "bytes")
-    session.release([third._lease.token])
+    session.execute(Release([third._lease.token]))
     on.book("Returned")
     on.send(planner, "slow", "slow-1", "slow-2")
     [late] = on.take(slow, "slow-1")
     on.wait(3)
     on.mesh.deliver_due()
     on.book("Returned")
-    assert session.complete(slow.address, late.sequence)
+    assert session.execute(Complete(slow.address, late.sequence))
     on.book("Completed")
     [dropped] = on.take(slow, "slow-2")
     dropped.drop()
@@ -307,7 +308,7 @@ def _letters(on: Ledger, planner: Agent) -> None:
     [edited] = mesh.redrive("null-like", to="strict", edit={"edited": True})
     assert edited.sequence == on.next_sequence
     on.letters.remove((coder, "null-like", "not_retryable"))
-    new = mesh.session.peek("default/strict", 100)[-1].envelope  # its id is made by the mesh
+    new = mesh.session.execute(Peek("default/strict", 100))[-1].envelope  # its id is made by the mesh
     assert new.origin == "null-like"
     on.pending["default/strict"][new.id] = on.next_sequence
     on.book("Redriven")
@@ -470,7 +471,7 @@ def _endless_lease(on: Ledger, planner: Agent, _coder: Agent) -> None:
     """As a frame of the binary WebSocket asks for it: packed, unpacked, and handed to the session."""
     asked = frames.OpenMailbox("default/endless", MailboxSettings(lease_ms=2**64 - 1))
     given = msgspec.msgpack.decode(msgspec.msgpack.encode(asked), type=frames.OpenMailbox)
-    on.mesh.session.open_mailbox(given.mailbox, given.settings)
+    on.mesh.session.execute(OpenMailbox(given.mailbox, given.settings))
     on.book("MailboxOpened")
     on.pending["default/endless"] = {}
     on.send(planner, "endless", "endless-1")

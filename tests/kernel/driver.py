@@ -82,7 +82,7 @@ class Driver:
         self.kernel = Kernel(lambda: self.chance, state, self.encoders)
         return self.do(Start(self.kernel.state.epoch + 1))
 
-    def do(self, command: Command) -> Step:
+    def do(self, command: Command[Any]) -> Step:
         self.step = step = self.kernel.step(command, self.now)
         self.records += step.records
         if step.error is not None:

@@ -39,7 +39,7 @@ def test_after_an_interrupt_in_the_middle_of_a_step_the_kernel_refuses_every_oth
 def test_a_command_that_is_none_breaks_nothing() -> None:
     mesh = Driver()
 
-    class Dance(Command):
+    class Dance(Command[None]):
         pass
 
     with pytest.raises(KeyError):

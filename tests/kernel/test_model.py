@@ -161,7 +161,7 @@ class KernelAndModel(RuleBasedStateMachine):
 
     # -- one step
 
-    def perform(self, command: Command, predict: Callable[[], Any], since: int | None = None) -> Step:
+    def perform(self, command: Command[Any], predict: Callable[[], Any], since: int | None = None) -> Step:
         """Step the kernel; let the model predict the answer, and check that both agree.
 
         `since`: a process starts, and last knew this time.
@@ -216,7 +216,7 @@ class KernelAndModel(RuleBasedStateMachine):
                     return
             yield record.count
 
-    def compare_answer(self, command: Command, step: Step, answer: Any) -> None:
+    def compare_answer(self, command: Command[Any], step: Step, answer: Any) -> None:
         if isinstance(command, (Send, Publish, Settle)):
             receipts = [(r.id, r.duplicate, r.targets, r.due) for r in step.result]
             assert receipts == answer

@@ -289,7 +289,7 @@ class WithAndWithout(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.patch.undo()
 
-    def do(self, command: Command, other: Command | None = None) -> tuple[Step, Step]:
+    def do(self, command: Command[Any], other: Command[Any] | None = None) -> tuple[Step, Step]:
         steps = []
         for driver, each, parcel_min in zip(
             self.drivers, (command, other or command), (2, 1 << 30), strict=True

@@ -9,12 +9,13 @@ import pytest
 
 from relaymesh import Mesh, OverBudget
 from relaymesh.errors import PayloadTooLarge
-from relaymesh.kernel.commands import Nack
+from relaymesh.kernel.commands import Ack, Expect, Nack, OpenMailbox, Publish, Send, Settle, Subscribe
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.node.async_local import AsyncLocalSession
 from relaymesh.node.local import LocalSession
 from relaymesh.node.node import Node
 from relaymesh.node.settings import MeshSettings
+from relaymesh.wire.housekeeping import Stats
 
 BOX, SENDER = "default/coder", "default/sender"
 
@@ -27,17 +28,17 @@ def test_a_session_passes_its_budget_on(tmp_path: Path) -> None:
     node = Node(tmp_path, MeshSettings())
     session = LocalSession(node)
     try:
-        session.open_mailbox(BOX, None, budget=5_000)
-        session.send([(BOX, [letter("1", 3_000)])], False, None, budget=5_000)
+        session.execute(OpenMailbox(BOX, budget=5_000))
+        session.execute(Send([(BOX, [letter("1", 3_000)])], budget=5_000))
         with pytest.raises(OverBudget):
-            session.send([(BOX, [letter("2", 3_000)])], False, None, budget=5_000)
+            session.execute(Send([(BOX, [letter("2", 3_000)])], budget=5_000))
         with pytest.raises(OverBudget):
-            session.expect(BOX, "question", budget=100)
+            session.execute(Expect(BOX, "question", budget=100))
         [lease] = session.receive(BOX, 1, 0)
         with pytest.raises(OverBudget):
-            session.settle(lease.token, [(BOX, [letter("answer", 3_000)])], budget=5_000)
-        assert session.ack([lease.token]) == []
-        assert session.send([(BOX, [letter("2", 3_000)])], False, None, budget=5_000)
+            session.execute(Settle(lease.token, [(BOX, [letter("answer", 3_000)])], budget=5_000))
+        assert session.execute(Ack([lease.token])) == []
+        assert session.execute(Send([(BOX, [letter("2", 3_000)])], budget=5_000))
     finally:
         node.close()
 
@@ -51,21 +52,21 @@ async def _an_awaited_session(tmp_path: Path) -> None:
     session = AsyncLocalSession(node)
     try:
         with pytest.raises(OverBudget):
-            await session.open_mailbox(BOX, None, budget=1)
-        await session.open_mailbox(BOX, None)
+            await session.execute(OpenMailbox(BOX, budget=1))
+        await session.execute(OpenMailbox(BOX))
         with pytest.raises(OverBudget):
-            await session.send([(BOX, [letter("1")])], False, None, budget=1)
+            await session.execute(Send([(BOX, [letter("1")])], budget=1))
         with pytest.raises(OverBudget):
-            await session.expect(BOX, "question", budget=1)
+            await session.execute(Expect(BOX, "question", budget=1))
         settings = node.core.kernel.state.mailboxes[BOX].settings
         with pytest.raises(OverBudget):
-            await session.subscribe("default/t", "default/t:coder", settings, owner=BOX, budget=1)
-        await session.subscribe("default/t", "default/t:coder", settings, owner=BOX)
-        assert (await session.publish("default/t", [letter("1")], False, None, budget=1))[0].targets == 1
-        await session.subscribe("default/t", "default/t:other", settings)
+            await session.execute(Subscribe("default/t", "default/t:coder", settings, owner=BOX, budget=1))
+        await session.execute(Subscribe("default/t", "default/t:coder", settings, owner=BOX))
+        assert (await session.execute(Publish("default/t", [letter("1")], budget=1)))[0].targets == 1
+        await session.execute(Subscribe("default/t", "default/t:other", settings))
         with pytest.raises(OverBudget):
-            await session.publish("default/t", [letter("2")], False, None, budget=1)
-        stats = await session.stats()
+            await session.execute(Publish("default/t", [letter("2")], budget=1))
+        stats = await session.execute(Stats())
         assert stats.kept["subscriptions of default/coder"] > 4_096
         assert stats.mailboxes["default/t:coder"].bytes == 1
     finally:
@@ -91,9 +92,9 @@ def test_what_is_kept_for_a_sender_is_the_same_after_a_restart(tmp_path: Path) -
 def test_unknown_fields_count_for_a_batch(tmp_path: Path) -> None:
     node = Node(tmp_path, MeshSettings(batch_bytes_max=1_000))
     try:
-        LocalSession(node).open_mailbox(BOX, None)
+        LocalSession(node).execute(OpenMailbox(BOX))
         with pytest.raises(PayloadTooLarge):
-            LocalSession(node).send([(BOX, [letter("1", extra=b"{}" * 600)])], False, None)
+            LocalSession(node).execute(Send([(BOX, [letter("1", extra=b"{}" * 600)])]))
     finally:
         node.close()
 
@@ -102,11 +103,11 @@ def test_a_nack_of_fifteen_megabytes_writes_ten_kilobytes(tmp_path: Path) -> Non
     node = Node(tmp_path, MeshSettings())
     session = LocalSession(node)
     try:
-        session.open_mailbox(BOX, None)
-        session.send([(BOX, [letter("1")])], False, None)
+        session.execute(OpenMailbox(BOX))
+        session.execute(Send([(BOX, [letter("1")])]))
         [lease] = session.receive(BOX, 1, 0)
         before = node.core.journal.bytes_written
-        session.nack(Nack(lease.token, "busy", "r" * 1_000_000, "s" * 15_000_000))
+        session.execute(Nack(lease.token, "busy", "r" * 1_000_000, "s" * 15_000_000))
         assert node.core.journal.bytes_written - before < 12_000
     finally:
         node.close()

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from relaymesh import Closed
-from relaymesh.kernel.commands import Nack
+from relaymesh.kernel.commands import Nack, Send
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.testing import MemoryDisk
 from tests.node.doubles import eventually, mesh_on
@@ -53,7 +53,7 @@ def test_what_was_decided_before_the_defect_is_still_written_and_receipted() -> 
     token = coder.receive(timeout=5)._lease.token
     core = node_of(mesh).core
     two = Envelope("two", "default/planner", b"2")
-    step = core.submit(node_of(mesh).prepare_send([("default/coder", [two])], minted=False))
+    step = core.submit(Send([("default/coder", [two])]))
     with pytest.raises(Closed):
         core.execute(broken(token))
     assert [receipt.id for receipt in core.commit(step)] == ["two"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from relaymesh import Drop, Empty, LeaseLost, Reject, Retry, UnknownRecipient
+from relaymesh.kernel.commands import Extend, ExtendAll, Request
 from tests.sdk.uniform import START, Uniform, World, Worlds, until
 
 
@@ -258,23 +259,25 @@ async def test_a_settle_with_a_stale_token_is_refused(worlds: Worlds) -> None:
         assert (await mesh.stats()).mailboxes["default/coder"].acked == 1
 
 
-def interrupt(session: Any, name: str, once: Callable[[], Any]) -> None:
-    """Between the next answer of this call and its caller something else happens, as threads do it."""
-    original = getattr(session, name)
+def interrupt(session: Any, kind: type[Request[Any]], once: Callable[[], Any]) -> None:
+    """Between the next answer to a request of this kind and its caller something else happens."""
+    original = session.execute
 
-    async def awaited(*given: Any) -> Any:
-        setattr(session, name, original)
-        answer = await original(*given)
-        await once()
+    async def awaited(request: Request[Any], **options: Any) -> Any:
+        answer = await original(request, **options)
+        if isinstance(request, kind):
+            session.execute = original
+            await once()
         return answer
 
-    def plain(*given: Any) -> Any:
-        setattr(session, name, original)
-        answer = original(*given)
-        once()
+    def plain(request: Request[Any], **options: Any) -> Any:
+        answer = original(request, **options)
+        if isinstance(request, kind):
+            session.execute = original
+            once()
         return answer
 
-    setattr(session, name, awaited if inspect.iscoroutinefunction(original) else plain)
+    session.execute = awaited if inspect.iscoroutinefunction(original) else plain
 
 
 async def test_an_extend_that_is_answered_late_moves_no_deadline_back(worlds: Worlds) -> None:
@@ -284,7 +287,7 @@ async def test_an_extend_that_is_answered_late_moves_no_deadline_back(worlds: Wo
         await planner.send("coder", 1)
         delivery = await coder.receive(timeout=5)
         granted = delivery.deadline
-        interrupt(mesh.inner._session, "extend", lambda: delivery.inner.extend(120_000))
+        interrupt(mesh.inner._session, Extend, lambda: delivery.inner.extend(120_000))
         assert await delivery.extend(40_000) == delivery.deadline == granted + timedelta(seconds=90)
         assert await delivery.extend(1) == delivery.deadline == granted + timedelta(seconds=90)
         await mesh.pass_time(119)
@@ -300,7 +303,7 @@ async def test_a_renewal_that_is_answered_late_moves_no_deadline_back(worlds: Wo
         await planner.send("coder", 1)
         async with await coder.receive(timeout=5) as delivery:
             granted = delivery.deadline
-            interrupt(mesh.inner._session, "extend_all", lambda: delivery.inner.extend(120_000))
+            interrupt(mesh.inner._session, ExtendAll, lambda: delivery.inner.extend(120_000))
             await mesh.pass_time(20)
             assert delivery.deadline > granted + timedelta(seconds=90)
 

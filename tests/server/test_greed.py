@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from relaymesh.kernel.commands import OpenMailbox
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.server.security.limits import SecuritySettings
@@ -54,7 +55,7 @@ async def test_the_loop_turns_while_a_large_body_is_looked_at(tmp_path: Path, wh
 async def test_the_loop_turns_while_many_mailboxes_are_counted(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         for number in range(3_000):
-            await api.served.session.open_mailbox(f"default/box{number}", MailboxSettings())
+            await api.served.session.execute(OpenMailbox(f"default/box{number}", MailboxSettings()))
         reader = api.client(["read"])
         async with Lag() as lag:
             answers = await asyncio.gather(*[reader.get("/metrics") for _ in range(5)])
@@ -69,7 +70,7 @@ async def test_the_loop_turns_while_many_mailboxes_are_counted(tmp_path: Path) -
 async def test_counters_of_many_mailboxes_are_counted_once_for_all_who_ask(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         for number in range(300):
-            await api.served.session.open_mailbox(f"default/box{number}", MailboxSettings())
+            await api.served.session.execute(OpenMailbox(f"default/box{number}", MailboxSettings()))
         before = (await api.admin.get("/v1/stats")).json()
         await api.send("box0", 1)
         assert (await api.admin.get("/v1/stats")).json() == before

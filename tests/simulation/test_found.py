@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relaymesh.kernel.commands import OpenMailbox, Receive, Tick
+from relaymesh.kernel.commands import OpenMailbox, Receive, Send, Tick
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.node.core import Receiver
 from relaymesh.node.node import Node
@@ -21,8 +21,9 @@ def test_a_damaged_store_beside_an_empty_journal_is_built_anew_and_used(tmp_path
     (tmp_path / STORE_FILE).write_bytes(b"no database" * 100)
     node = Node(tmp_path, MeshSettings(), clock=ManualClock(), disk=MemoryDisk(), background=False)
     node.core.execute(OpenMailbox("default/a"))
-    sent = node.prepare_send([("default/a", [Envelope("m", "default/s", b"1")])], minted=False)
-    node.core.execute(sent)
+    send = Send([("default/a", [Envelope("m", "default/s", b"1")])])
+    node.prepare(send)
+    node.core.execute(send)
     assert node.store is not None
     assert node.store.applied == node.core.kernel.state.sequence
     node.close()
@@ -34,7 +35,7 @@ def test_a_lease_given_out_since_the_last_tending_survives_a_suspend() -> None:
     node = Node(None, MeshSettings(), clock=clock, disk=MemoryDisk(), background=False)
     node.core.execute(OpenMailbox("default/a"))
     node.tend()
-    node.core.execute(node.prepare_send([("default/a", [Envelope("m", "default/s", b"1")])], minted=False))
+    node.core.execute(Send([("default/a", [Envelope("m", "default/s", b"1")])]))
     receiver = Receiver("remote", 1, None, True, 300)
     node.core.execute(Receive("default/a", receiver))
     clock.suspend(600)

@@ -1,4 +1,4 @@
-"""The session over plain HTTP: one request for each call, long polls for deliveries.
+"""The session over plain HTTP: one HTTP request for each, long polls for deliveries.
 
 For networks that let no WebSocket through. A request whose answer is lost is made again: messages have
 their ids, letters their numbers, and a settle that finds its own work done is taken as done.
@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -30,20 +30,44 @@ from relaymesh.client.messages import (
     topic_body,
 )
 from relaymesh.client.problem import answer_of, error_of
-from relaymesh.client.remote import Edited, Groups, RemoteSession, lost
+from relaymesh.client.remote import RemoteSession, lost
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import Closed, InvalidSettings, MeshError, PayloadTooLarge, Unreachable
 from relaymesh.kernel.address import DEFAULT_NAMESPACE, name_of, namespace_of
-from relaymesh.kernel.commands import Nack
+from relaymesh.kernel.commands import (
+    Ack,
+    Complete,
+    Expect,
+    Extend,
+    ExtendAll,
+    ForceDelayed,
+    Nack,
+    OpenMailbox,
+    Publish,
+    PurgeDeadLetters,
+    Redrive,
+    RegisterAgent,
+    Release,
+    Reprioritise,
+    Request,
+    Result,
+    Send,
+    SetBreaker,
+    Settle,
+    Subscribe,
+    Tick,
+    Unexpect,
+    Unsubscribe,
+)
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import Entry, Lease, format_token, parse_token
 from relaymesh.kernel.envelope import Encoding, Envelope
-from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.query import DeadLetters, Peek
 from relaymesh.kernel.step import Receipt
 from relaymesh.wire import api
 from relaymesh.wire.api import settings_body
 from relaymesh.wire.frames import Attempt
-from relaymesh.wire.joining import joining
+from relaymesh.wire.housekeeping import Checkpoint, Stats
 from relaymesh.wire.stats import MeshStats
 from relaymesh.wire.types import Role
 
@@ -60,7 +84,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class HttpSession(RemoteSession):
-    """Calls on a node over HTTP, awaited. Belongs to the loop it was opened on."""
+    """Requests to a node over HTTP, awaited. Belongs to the loop it was opened on."""
 
     def __init__(
         self, url: str, token: str | None, settings: RemoteSettings, clock: Elapsed | None = None
@@ -167,24 +191,31 @@ class HttpSession(RemoteSession):
     async def _post(self, path: str, body: msgspec.Struct | bytes, answer: type[Answer]) -> Answer:
         return (await self._ask("POST", path, body, answer))[0]
 
+    # -- requests
+
+    async def execute(
+        self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
+    ) -> Result:
+        carry = _CARRIERS[request.__class__]
+        result: Result = await carry(self, request, timeout=timeout, durable=durable)
+        return result
+
     # -- mailboxes
 
-    async def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
+    async def _open_mailbox(self, command: OpenMailbox, **_: Any) -> None:
+        settings = command.settings
         body = api.OpenMailboxRequest(settings=None if settings is None else settings_body(settings))
-        await self._ask("PUT", _mailbox(address), body, api.MailboxAnswer)
+        await self._ask("PUT", _mailbox(command.mailbox), body, api.MailboxAnswer)
 
-    async def register(
-        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
-    ) -> None:
-        said = joining(agent, role=role, capabilities=capabilities, metadata=metadata)
+    async def _register(self, command: RegisterAgent, **_: Any) -> None:
         body = api.RegisterRequest(
-            name=agent,
-            role=cast(Role | None, role),
-            capabilities=list(said.capabilities),
-            metadata=dict(metadata or {}),
+            name=command.agent,
+            role=cast(Role | None, command.role or None),
+            capabilities=list(command.capabilities),
+            metadata=msgspec.json.decode(command.metadata, type=dict[str, Any]),
         )
         ack = await self._post("/v1/agents", body, api.HandshakeAck)
-        self._agents.add(agent)
+        self._agents.add(command.agent)
         if self._beating is None:
             self._beating = asyncio.create_task(self._beat_every(ack.heartbeat_interval_ms / 1000))
 
@@ -199,31 +230,27 @@ class HttpSession(RemoteSession):
                 except MeshError as error:
                     log.debug("a heartbeat of %s failed: %s", agent, error)
 
-    async def subscribe(
-        self,
-        pattern: str,  # noqa: ARG002 - the mailbox's name has it
-        mailbox: str,
-        settings: MailboxSettings,
-    ) -> None:
-        body = api.SubscribeRequest(settings=settings_body(settings))
-        await self._ask("PUT", _subscription(mailbox), body, api.SubscriptionAnswer)
+    async def _subscribe(self, command: Subscribe, **_: Any) -> None:
+        """The mailbox's name has the pattern."""
+        body = api.SubscribeRequest(settings=settings_body(command.settings))
+        await self._ask("PUT", _subscription(command.mailbox), body, api.SubscriptionAnswer)
 
-    async def unsubscribe(self, mailbox: str) -> int:
-        answer, _ = await self._ask("DELETE", _subscription(mailbox), b"", api.DroppedAnswer)
+    async def _unsubscribe(self, command: Unsubscribe, **_: Any) -> int:
+        answer, _again = await self._ask("DELETE", _subscription(command.mailbox), b"", api.DroppedAnswer)
         return answer.dropped
 
     # -- sending
 
-    async def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
-        return await self._send("/v1/messages", batch_body(groups), minted, timeout)
+    async def _send(self, command: Send, *, timeout: float | None, **_: Any) -> list[Receipt]:
+        return await self._post_messages("/v1/messages", batch_body(command.groups), command.minted, timeout)
 
-    async def publish(
-        self, topic: str, envelopes: Sequence[Envelope], minted: bool, timeout: float | None
+    async def _publish(self, command: Publish, *, timeout: float | None, **_: Any) -> list[Receipt]:
+        path = f"/v1/topics/{_quoted(command.topic)}/messages"
+        return await self._post_messages(path, topic_body(command.envelopes), command.minted, timeout)
+
+    async def _post_messages(
+        self, path: str, body: bytes, minted: bool, timeout: float | None
     ) -> list[Receipt]:
-        path = f"/v1/topics/{_quoted(topic)}/messages"
-        return await self._send(path, topic_body(envelopes), minted, timeout)
-
-    async def _send(self, path: str, body: bytes, minted: bool, timeout: float | None) -> list[Receipt]:
         if body == b"[]":
             return []
         query = {"timeout_ms": min(60_000, round(timeout * 1000))} if timeout else {}
@@ -271,7 +298,9 @@ class HttpSession(RemoteSession):
             if answer.deliveries or (deadline is not None and loop.time() >= deadline):
                 return self._arrived(mailbox, answer.deliveries)
             if repeated and correlation_id is not None:
-                await self.expect(mailbox, correlation_id)  # a node that started anew has forgotten it
+                await self._expect(
+                    Expect(mailbox, correlation_id)
+                )  # a node that started anew has forgotten it
 
     def _arrived(self, mailbox: str, bodies: Sequence[api.DeliveryBody]) -> list[Lease]:
         lanes: dict[str, int] = {}
@@ -294,26 +323,21 @@ class HttpSession(RemoteSession):
 
     async def _try_release(self, tokens: list[int]) -> None:
         try:
-            await self.release(tokens)
+            await self._release(Release(tokens))
         except MeshError:
             return  # their leases end by themselves
 
-    async def release(self, tokens: Sequence[int]) -> None:
-        self._held.drop(tokens)
-        await self._settle(api.SettleRequest(releases=_texts(tokens)))
+    async def _release(self, command: Release, **_: Any) -> None:
+        self._held.drop(command.tokens)
+        await self._settle(api.SettleRequest(releases=_texts(command.tokens)))
 
-    async def expect(
-        self,
-        mailbox: str,
-        correlation_id: str,
-        minted: bool = False,  # noqa: ARG002 - the node looks in any case
-    ) -> None:
-        body = api.ExpectRequest(correlation_id=correlation_id)
-        await self._post(_mailbox(mailbox) + "/expect", body, api.MailboxAnswer)
+    async def _expect(self, command: Expect, **_: Any) -> None:
+        body = api.ExpectRequest(correlation_id=command.correlation_id)
+        await self._post(_mailbox(command.mailbox) + "/expect", body, api.MailboxAnswer)
 
-    async def unexpect(self, mailbox: str, correlation_id: str) -> None:
-        body = api.ExpectRequest(correlation_id=correlation_id)
-        await self._post(_mailbox(mailbox) + "/unexpect", body, api.MailboxAnswer)
+    async def _unexpect(self, command: Unexpect, **_: Any) -> None:
+        body = api.ExpectRequest(correlation_id=command.correlation_id)
+        await self._post(_mailbox(command.mailbox) + "/unexpect", body, api.MailboxAnswer)
 
     # -- settling
 
@@ -321,22 +345,22 @@ class HttpSession(RemoteSession):
         answer, repeated = await self._ask("POST", "/v1/settle", request, api.SettledAnswer, or_status=409)
         return answer.results, repeated
 
-    async def ack(self, tokens: Sequence[int], *, durable: bool = False, drop: bool = False) -> list[int]:
-        texts = _texts(dict.fromkeys(tokens))
+    async def _ack(self, command: Ack, *, durable: bool, **_: Any) -> list[int]:
+        texts = _texts(dict.fromkeys(command.tokens))
         if not texts:
             return []
         request = (
             api.SettleRequest(drops=texts, durable=durable)
-            if drop
+            if command.drop
             else api.SettleRequest(acks=texts, durable=durable)
         )
         results, repeated = await self._settle(request)
         stale = [_token(each.token) for each in results if each.outcome in ("lease_lost", "refused")]
         stale = await self._really_stale(stale, repeated)
-        self._held.drop(tokens)
+        self._held.drop(command.tokens)
         return stale
 
-    async def nack(self, nack: Nack) -> str:
+    async def _nack(self, nack: Nack, **_: Any) -> str:
         body = api.NackBody(
             token=format_token(nack.token),
             code=nack.code,
@@ -353,7 +377,8 @@ class HttpSession(RemoteSession):
         _raise_refused(results[0])
         return state
 
-    async def settle(self, token: int, groups: Groups) -> list[Receipt]:
+    async def _reply(self, command: Settle, **_: Any) -> list[Receipt]:
+        token, groups = command.token, command.groups
         reply = api.ReplyBody(token=format_token(token), messages=messages_of(groups))
         results, repeated = await self._settle(api.SettleRequest(replies=[reply]))
         result = results[0]
@@ -362,7 +387,7 @@ class HttpSession(RemoteSession):
             self._held.drop([token])
             if stale:
                 raise lost(token)
-            return await self.send(groups, True, None)  # done in one step: the ids are known
+            return await self._send(Send(groups, True), timeout=None)  # done in one step: the ids are known
         _raise_refused(result)
         self._held.drop([token])
         return receipts_of([] if result.receipts is UNSET else result.receipts, first=repeated)
@@ -374,7 +399,7 @@ class HttpSession(RemoteSession):
             ended.append((await self._post(_mailbox(mailbox) + "/ended", body, api.EndedAnswer)).ended)
         return ended
 
-    async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
+    async def _extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
         before = self._held.deadlines(extends)
         bodies = [api.ExtendBody(token=format_token(token), ms=ms) for token, ms in extends]
         results, _ = await self._settle(api.SettleRequest(extends=bodies))
@@ -382,73 +407,75 @@ class HttpSession(RemoteSession):
         self._held.extended(extends, before, deadlines)
         return deadlines
 
-    async def complete(self, mailbox: str, sequence: int) -> bool:
-        body = api.CompleteRequest(sequence=sequence)
-        return (await self._post(_mailbox(mailbox) + "/complete", body, api.CompleteAnswer)).waits
+    async def _complete(self, command: Complete, **_: Any) -> bool:
+        body = api.CompleteRequest(sequence=command.sequence)
+        path = _mailbox(command.mailbox) + "/complete"
+        return (await self._post(path, body, api.CompleteAnswer)).waits
 
     # -- looking after it
 
-    async def dead_letters(self) -> list[DeadLetter]:
+    async def _dead_letters(self, query: DeadLetters, **_: Any) -> list[DeadLetter]:  # noqa: ARG002
         """All of them, however many requests that takes."""
         letters: list[DeadLetter] = []
-        more, query = True, {"status": "all", "limit": api.LETTERS_MAX}
+        more, asked = True, {"status": "all", "limit": api.LETTERS_MAX}
         while more:
-            answer = await self._get("/v1/dead-letters", api.DeadLettersAnswer, **query)
+            answer = await self._get("/v1/dead-letters", api.DeadLettersAnswer, **asked)
             letters += [letter_of(body) for body in answer.dead_letters]
             more = answer.more
             if more:
-                query["after"] = letters[-1].dead_sequence
+                asked["after"] = letters[-1].dead_sequence
         return letters
 
-    async def redrive(
-        self, letters: Sequence[tuple[str, int]], to: str | None, edited: Edited
-    ) -> list[int | None]:
-        changed = edited or [None] * len(letters)
+    async def _redrive(self, command: Redrive, **_: Any) -> list[int | None]:
+        letters = command.letters
+        changed = command.edited or [None] * len(letters)
         choices = [_choice(number, each) for (_, number), each in zip(letters, changed, strict=True)]
         sequences: list[int | None] = []
         for start in range(0, len(choices), api.LETTERS_MAX):
-            body = api.RedriveRequest(letters=choices[start : start + api.LETTERS_MAX], to=to)
+            body = api.RedriveRequest(letters=choices[start : start + api.LETTERS_MAX], to=command.to)
             answer = await self._post("/v1/dead-letters/redrive", body, api.RedrivenAnswer)
             sequences += [each.sequence for each in answer.redriven]
         return sequences
 
-    async def purge(self, letters: Sequence[tuple[str, int]]) -> int:
-        numbers, purged = [number for _, number in letters], 0
+    async def _purge(self, command: PurgeDeadLetters, **_: Any) -> int:
+        numbers, purged = [number for _, number in command.letters], 0
         for start in range(0, len(numbers), api.LETTERS_MAX):
             body = api.PurgeRequest(letters=numbers[start : start + api.LETTERS_MAX])
             purged += (await self._post("/v1/dead-letters/purge", body, api.PurgedAnswer)).purged
         return purged
 
-    async def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int:
-        body = api.ReprioritiseRequest(priority=priority, ids=None if ids is None else sorted(ids))
-        return (await self._post(_mailbox(mailbox) + "/reprioritise", body, api.ChangedAnswer)).changed
+    async def _reprioritise(self, command: Reprioritise, **_: Any) -> int:
+        ids = None if command.ids is None else sorted(command.ids)
+        body = api.ReprioritiseRequest(priority=command.priority, ids=ids)
+        path = _mailbox(command.mailbox) + "/reprioritise"
+        return (await self._post(path, body, api.ChangedAnswer)).changed
 
-    async def set_breaker(self, mailbox: str, *, open: bool) -> None:
-        body = api.BreakerRequest(open=open)
-        await self._ask("PUT", _mailbox(mailbox) + "/breaker", body, api.MailboxAnswer)
+    async def _set_breaker(self, command: SetBreaker, **_: Any) -> None:
+        body = api.BreakerRequest(open=command.open)
+        await self._ask("PUT", _mailbox(command.mailbox) + "/breaker", body, api.MailboxAnswer)
 
-    async def deliver_due(self) -> int:
+    async def _deliver_due(self, command: Tick, **_: Any) -> int:  # noqa: ARG002 - takes nothing
         return (await self._post("/v1/due/deliver", b"{}", api.ChangedAnswer)).changed
 
-    async def force_delayed(self, mailbox: str | None) -> int:
-        body = api.ForceDelayedRequest(mailbox=mailbox)
+    async def _force_delayed(self, command: ForceDelayed, **_: Any) -> int:
+        body = api.ForceDelayedRequest(mailbox=command.mailbox)
         return (await self._post("/v1/delayed/deliver", body, api.ChangedAnswer)).changed
 
-    async def stats(self) -> MeshStats:
+    async def _stats(self, request: Stats, **_: Any) -> MeshStats:  # noqa: ARG002 - takes nothing
         answer = await self._get("/v1/stats", api.StatsAnswer)
         return msgspec.convert(answer, MeshStats, from_attributes=True)
 
-    async def peek(self, mailbox: str, limit: int) -> list[Entry]:
+    async def _peek(self, query: Peek, **_: Any) -> list[Entry]:
         bodies: list[api.EntryBody] = []
         while True:
             after = bodies[-1].sequence if bodies else 0
-            limit_left = max(0, min(limit, 1_000) - len(bodies))
-            answer = await self._get(_mailbox(mailbox), api.PeekAnswer, limit=limit_left, after=after)
+            limit_left = max(0, min(query.limit, 1_000) - len(bodies))
+            answer = await self._get(_mailbox(query.mailbox), api.PeekAnswer, limit=limit_left, after=after)
             bodies += answer.entries
             if not answer.more:
                 return [entry_of(body) for body in bodies]
 
-    async def checkpoint(self) -> int | None:
+    async def _checkpoint(self, request: Checkpoint, **_: Any) -> int | None:  # noqa: ARG002 - takes nothing
         return (await self._post("/v1/checkpoint", b"{}", api.CheckpointAnswer)).sequence
 
     async def close(self, *, force: bool = False) -> None:
@@ -463,6 +490,36 @@ class HttpSession(RemoteSession):
         self._closed = True
         self._held.clear()
         await self._http.aclose()
+
+
+_CARRIERS: dict[type[Request[Any]], Callable[..., Awaitable[Any]]] = {
+    Send: HttpSession._send,
+    Publish: HttpSession._publish,
+    Ack: HttpSession._ack,
+    Nack: HttpSession._nack,
+    Settle: HttpSession._reply,
+    Release: HttpSession._release,
+    Extend: HttpSession._extend,
+    ExtendAll: HttpSession._extend_each,
+    Complete: HttpSession._complete,
+    Expect: HttpSession._expect,
+    Unexpect: HttpSession._unexpect,
+    OpenMailbox: HttpSession._open_mailbox,
+    RegisterAgent: HttpSession._register,
+    Subscribe: HttpSession._subscribe,
+    Unsubscribe: HttpSession._unsubscribe,
+    DeadLetters: HttpSession._dead_letters,
+    Redrive: HttpSession._redrive,
+    PurgeDeadLetters: HttpSession._purge,
+    Reprioritise: HttpSession._reprioritise,
+    SetBreaker: HttpSession._set_breaker,
+    Tick: HttpSession._deliver_due,
+    ForceDelayed: HttpSession._force_delayed,
+    Stats: HttpSession._stats,
+    Peek: HttpSession._peek,
+    Checkpoint: HttpSession._checkpoint,
+}
+"""Each request and the route that it takes."""
 
 
 def _is_away(error: MeshError) -> bool:

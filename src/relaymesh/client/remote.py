@@ -6,19 +6,19 @@ import os
 import threading
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 from relaymesh.client.clock import Elapsed, RemoteTime
 from relaymesh.client.held import HeldLeases
 from relaymesh.errors import LeaseLost
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
+from relaymesh.kernel.commands import Extend, ExtendAll
 from relaymesh.kernel.entry import format_token
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt
 from relaymesh.wire.frames import Attempt
 from relaymesh.wire.ids import IdMint
 
-Groups = Sequence[tuple[str, Sequence[Envelope]]]
-Edited = Sequence[Envelope | None] | None
 RETURNED = frozenset({"retrying", "deferred"})
 """What a nack led to when the message goes back to its mailbox."""
 EXPIRED_SLACK_MS = 60_000
@@ -55,13 +55,16 @@ class RemoteSession:
         self._time.heard(now_ms)
         self._held.drop_expired(now_ms - EXPIRED_SLACK_MS)
 
-    async def extend(self, token: int, ms: int) -> int:
-        deadline = (await self.extend_all([(token, ms)]))[0]
+    async def _extend(self, command: Extend, **_: Any) -> int:
+        deadline = (await self._extend_all([(command.token, command.ms)]))[0]
         if deadline is None:
-            raise lost(token)
+            raise lost(command.token)
         return deadline
 
-    async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
+    async def _extend_each(self, command: ExtendAll, **_: Any) -> list[int | None]:
+        return await self._extend_all(command.extends)
+
+    async def _extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
         """Deadlines of (token, ms); None for a lease that is lost."""
         raise NotImplementedError
 

@@ -7,19 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from relaymesh.client.remote import Edited, Groups
 from relaymesh.errors import Closed, MeshError
-from relaymesh.kernel.commands import Nack
-from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry, Lease
-from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.settings import MailboxSettings
-from relaymesh.kernel.step import Receipt
-from relaymesh.wire.stats import MeshStats
+from relaymesh.kernel.commands import Request, Result
+from relaymesh.kernel.entry import Lease
 
 if TYPE_CHECKING:
     from relaymesh.client.http import HttpSession
@@ -86,7 +80,7 @@ class RemotePull:
 
 
 class ThreadedSession:
-    """Calls on a remote node, in the caller's thread. Thread-safe."""
+    """Requests to a remote node, in the caller's thread. Thread-safe."""
 
     path = None
 
@@ -131,33 +125,10 @@ class ThreadedSession:
             )
         return self._thread.run(work)
 
-    # -- mailboxes
-
-    def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
-        self._run(self._session.open_mailbox(address, settings))
-
-    def register(
-        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
-    ) -> None:
-        self._run(self._session.register(agent, role, capabilities, metadata))
-
-    def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None:
-        self._run(self._session.subscribe(pattern, mailbox, settings))
-
-    def unsubscribe(self, mailbox: str) -> int:
-        return self._run(self._session.unsubscribe(mailbox))
-
-    # -- sending
-
-    def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
-        return self._run(self._session.send(groups, minted, timeout))
-
-    def publish(
-        self, topic: str, envelopes: Sequence[Envelope], minted: bool, timeout: float | None
-    ) -> list[Receipt]:
-        return self._run(self._session.publish(topic, envelopes, minted, timeout))
-
-    # -- receiving
+    def execute(
+        self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
+    ) -> Result:
+        return self._run(self._session.execute(request, timeout=timeout, durable=durable))
 
     def receive(
         self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
@@ -177,67 +148,6 @@ class ThreadedSession:
             return leases
 
         return RemotePull(self._thread.start(wait()))
-
-    def release(self, tokens: Sequence[int]) -> None:
-        self._run(self._session.release(tokens))
-
-    def expect(self, mailbox: str, correlation_id: str, minted: bool = False) -> None:
-        self._run(self._session.expect(mailbox, correlation_id, minted))
-
-    def unexpect(self, mailbox: str, correlation_id: str) -> None:
-        self._run(self._session.unexpect(mailbox, correlation_id))
-
-    # -- settling
-
-    def ack(self, tokens: Sequence[int], *, durable: bool = False, drop: bool = False) -> list[int]:
-        return self._run(self._session.ack(tokens, durable=durable, drop=drop))
-
-    def nack(self, nack: Nack) -> str:
-        return self._run(self._session.nack(nack))
-
-    def settle(self, token: int, groups: Groups) -> list[Receipt]:
-        return self._run(self._session.settle(token, groups))
-
-    def extend(self, token: int, ms: int) -> int:
-        return self._run(self._session.extend(token, ms))
-
-    def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
-        return self._run(self._session.extend_all(extends))
-
-    def complete(self, mailbox: str, sequence: int) -> bool:
-        return self._run(self._session.complete(mailbox, sequence))
-
-    # -- looking after it
-
-    def dead_letters(self) -> list[DeadLetter]:
-        return self._run(self._session.dead_letters())
-
-    def redrive(self, letters: Sequence[tuple[str, int]], to: str | None, edited: Edited) -> list[int | None]:
-        return self._run(self._session.redrive(letters, to, edited))
-
-    def purge(self, letters: Sequence[tuple[str, int]]) -> int:
-        return self._run(self._session.purge(letters))
-
-    def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int:
-        return self._run(self._session.reprioritise(mailbox, ids, priority))
-
-    def set_breaker(self, mailbox: str, *, open: bool) -> None:
-        self._run(self._session.set_breaker(mailbox, open=open))
-
-    def deliver_due(self) -> int:
-        return self._run(self._session.deliver_due())
-
-    def force_delayed(self, mailbox: str | None) -> int:
-        return self._run(self._session.force_delayed(mailbox))
-
-    def stats(self) -> MeshStats:
-        return self._run(self._session.stats())
-
-    def peek(self, mailbox: str, limit: int) -> list[Entry]:
-        return self._run(self._session.peek(mailbox, limit))
-
-    def checkpoint(self) -> int | None:
-        return self._run(self._session.checkpoint())
 
     def close(self, *, force: bool = False) -> None:
         if self._closed or self._session.forked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,36 +10,48 @@ import msgspec
 from relaymesh.client.clock import Elapsed
 from relaymesh.client.discovery import Find
 from relaymesh.client.link import Link
-from relaymesh.client.remote import Edited, Groups, RemoteSession, receipts_from
+from relaymesh.client.remote import RemoteSession, receipts_from
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import InvalidEnvelope, LeaseLost, MeshError
-from relaymesh.kernel.address import name_of
-from relaymesh.kernel.commands import Nack
+from relaymesh.kernel import commands
+from relaymesh.kernel.commands import (
+    Ack,
+    Expect,
+    Extend,
+    ExtendAll,
+    Nack,
+    Publish,
+    PurgeDeadLetters,
+    Redrive,
+    RegisterAgent,
+    Release,
+    Request,
+    Result,
+    Send,
+    Unexpect,
+)
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import Entry, Lease
-from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.query import DeadLetters, Peek
 from relaymesh.kernel.step import Receipt
 from relaymesh.wire import frames
+from relaymesh.wire.calls import FORMS
 from relaymesh.wire.frames import (
     BATCH_MAX,
     Arguments,
     Deliveries,
     Goodbye,
     NackItem,
-    Nothing,
     Settle,
     Welcome,
     encode,
 )
-from relaymesh.wire.joining import joining
-from relaymesh.wire.stats import MeshStats
 
 Value = TypeVar("Value")
 
 
 class WebSocketSession(RemoteSession):
-    """Calls on a node over one connection, awaited. Belongs to the loop it was opened on."""
+    """Requests to a node over one connection, awaited. Belongs to the loop it was opened on."""
 
     def __init__(
         self,
@@ -92,43 +104,41 @@ class WebSocketSession(RemoteSession):
         rows: list[Value] = msgspec.msgpack.decode(result.value, type=list[row])  # type: ignore[valid-type]
         return rows, result.more
 
-    # -- mailboxes
+    # -- requests
 
-    async def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None:
-        await self._call("open_mailbox", frames.OpenMailbox(address, settings))
+    async def execute(
+        self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
+    ) -> Result:
+        carry = _CARRIERS.get(request.__class__)
+        if carry is not None:
+            result: Result = await carry(self, request, timeout=timeout, durable=durable)
+            return result
+        form = FORMS[request.__class__]
+        answer: Result = await self._call(form.name, form.arguments(request), form.answer)
+        return answer
 
-    async def register(
-        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
-    ) -> None:
-        said = joining(agent, role=role, capabilities=capabilities, metadata=metadata)
-        given = frames.Register(agent, role, list(said.capabilities), dict(metadata or {}))
+    async def _register(self, command: RegisterAgent, **_: Any) -> None:
+        metadata = msgspec.json.decode(command.metadata, type=dict[str, Any])
+        given = frames.Register(command.agent, command.role or None, list(command.capabilities), metadata)
         await self._call("register", given)
-        self._link.agents.add(agent)
-
-    async def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None:
-        name = name_of(mailbox).partition(":")[2]
-        await self._call("subscribe", frames.Subscribe(pattern, name, settings))
-
-    async def unsubscribe(self, mailbox: str) -> int:
-        dropped: int = await self._call("unsubscribe", frames.OfMailbox(mailbox), int)
-        return dropped
+        self._link.agents.add(command.agent)
 
     # -- sending
 
-    async def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
+    async def _send(self, command: Send, *, timeout: float | None, **_: Any) -> list[Receipt]:
+        groups = command.groups
         _check_count(sum([len(group) for _, group in groups]))
         frame = frames.Send(self._link.next_ref(), groups, _ms(timeout))  # type: ignore[arg-type]
         answer, repeated = await self._link.ask_again(frame)
         envelopes = [envelope for _, group in groups for envelope in group]
-        return receipts_from(envelopes, answer.receipts, first=minted and repeated)
+        return receipts_from(envelopes, answer.receipts, first=command.minted and repeated)
 
-    async def publish(
-        self, topic: str, envelopes: Sequence[Envelope], minted: bool, timeout: float | None
-    ) -> list[Receipt]:
+    async def _publish(self, command: Publish, *, timeout: float | None, **_: Any) -> list[Receipt]:
+        envelopes = command.envelopes
         _check_count(len(envelopes))
-        frame = frames.Publish(self._link.next_ref(), topic, list(envelopes), _ms(timeout))
+        frame = frames.Publish(self._link.next_ref(), command.topic, list(envelopes), _ms(timeout))
         answer, repeated = await self._link.ask_again(frame)
-        return receipts_from(envelopes, answer.receipts, first=minted and repeated)
+        return receipts_from(envelopes, answer.receipts, first=command.minted and repeated)
 
     # -- receiving
 
@@ -176,23 +186,20 @@ class WebSocketSession(RemoteSession):
         self._held.drop(tokens)
         self._link.tell(Settle(self._link.next_ref(), releases=tokens))
 
-    async def release(self, tokens: Sequence[int]) -> None:
-        self._held.drop(tokens)
-        for some in _batched(tokens):
+    async def _release(self, command: Release, **_: Any) -> None:
+        self._held.drop(command.tokens)
+        for some in _batched(command.tokens):
             await self._link.ask(Settle(self._link.next_ref(), releases=some))
 
-    async def expect(
-        self,
-        mailbox: str,
-        correlation_id: str,
-        minted: bool = False,  # noqa: ARG002 - the node looks in any case
-    ) -> None:
-        await self._call("expect", frames.Correlation(mailbox, correlation_id))
-        self._expected.add((mailbox, correlation_id))
+    async def _expect(self, command: Expect, **_: Any) -> None:
+        asked = (command.mailbox, command.correlation_id)
+        await self._call("expect", frames.Correlation(*asked))
+        self._expected.add(asked)
 
-    async def unexpect(self, mailbox: str, correlation_id: str) -> None:
-        self._expected.discard((mailbox, correlation_id))
-        await self._call("unexpect", frames.Correlation(mailbox, correlation_id))
+    async def _unexpect(self, command: Unexpect, **_: Any) -> None:
+        asked = (command.mailbox, command.correlation_id)
+        self._expected.discard(asked)
+        await self._call("unexpect", frames.Correlation(*asked))
 
     def _renewals(self) -> list[frames.Call]:
         """What is expected, for a node that may have started anew and forgotten it."""
@@ -203,13 +210,14 @@ class WebSocketSession(RemoteSession):
 
     # -- settling
 
-    async def ack(self, tokens: Sequence[int], *, durable: bool = False, drop: bool = False) -> list[int]:
+    async def _ack(self, command: Ack, *, durable: bool, **_: Any) -> list[int]:
+        tokens = command.tokens
         if len(tokens) > BATCH_MAX:
-            parts = [await self.ack(some, durable=durable, drop=drop) for some in _batched(tokens)]
+            parts = [await self._ack(Ack(some, command.drop), durable=durable) for some in _batched(tokens)]
             return [token for part in parts for token in part]
         given = list(tokens)
         frame = Settle(self._link.next_ref(), durable=durable)
-        if drop:
+        if command.drop:
             frame.drops = given
         else:
             frame.acks = given
@@ -222,14 +230,15 @@ class WebSocketSession(RemoteSession):
         ended: list[bool] = await self._call("ended_by", frames.Attempts(attempts), list[bool])
         return ended
 
-    async def nack(self, nack: Nack) -> str:
+    async def _nack(self, nack: Nack, **_: Any) -> str:
         item = NackItem(*[getattr(nack, name) for name in NackItem.__struct_fields__])
         begun = self.now()
         answer, repeated = await self._link.ask_again(Settle(self._link.next_ref(), nacks=[item]))
         return self._nacked(nack.token, answer.states[0], begun, repeated)
 
-    async def settle(self, token: int, groups: Groups) -> list[Receipt]:
-        given = [(to, list(envelopes)) for to, envelopes in groups]
+    async def _settle(self, command: commands.Settle, **_: Any) -> list[Receipt]:
+        token = command.token
+        given = [(to, list(envelopes)) for to, envelopes in command.groups]
         _check_count(sum([len(group) for _, group in given]))
         envelopes = [envelope for _, group in given for envelope in group]
         try:
@@ -244,7 +253,7 @@ class WebSocketSession(RemoteSession):
         self._held.drop([token])
         return receipts_from(envelopes, answer.receipts, first=repeated)
 
-    async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
+    async def _extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
         before = self._held.deadlines(extends)
         deadlines: list[int | None] = []
         for some in _batched(extends):
@@ -252,13 +261,9 @@ class WebSocketSession(RemoteSession):
         self._held.extended(extends, before, deadlines)
         return deadlines
 
-    async def complete(self, mailbox: str, sequence: int) -> bool:
-        waits: bool = await self._call("complete", frames.Complete(mailbox, sequence), bool)
-        return waits
-
     # -- looking after it
 
-    async def dead_letters(self) -> list[DeadLetter]:
+    async def _dead_letters(self, query: DeadLetters, **_: Any) -> list[DeadLetter]:  # noqa: ARG002
         letters: list[DeadLetter] = []
         more = True
         while more:
@@ -267,57 +272,53 @@ class WebSocketSession(RemoteSession):
             letters += some
         return letters
 
-    async def redrive(
-        self, letters: Sequence[tuple[str, int]], to: str | None, edited: Edited
-    ) -> list[int | None]:
+    async def _redrive(self, command: Redrive, **_: Any) -> list[int | None]:
+        letters, edited = command.letters, command.edited
         sequences: list[int | None] = []
         for start in range(0, len(letters), BATCH_MAX):
             some = slice(start, start + BATCH_MAX)
             changed = None if edited is None else list(edited[some])
-            asked = frames.Redrive(list(letters[some]), to, changed)
+            asked = frames.Redrive(list(letters[some]), command.to, changed)
             sequences += await self._call("redrive", asked, list[int | None])
         return sequences
 
-    async def purge(self, letters: Sequence[tuple[str, int]]) -> int:
-        return sum([await self._call("purge", frames.Letters(some), int) for some in _batched(letters)])
+    async def _purge(self, command: PurgeDeadLetters, **_: Any) -> int:
+        parts = _batched(command.letters)
+        return sum([await self._call("purge", frames.Letters(some), int) for some in parts])
 
-    async def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int:
-        named = None if ids is None else sorted(ids)
-        changed: int = await self._call("reprioritise", frames.Reprioritise(mailbox, priority, named), int)
-        return changed
-
-    async def set_breaker(self, mailbox: str, *, open: bool) -> None:
-        await self._call("set_breaker", frames.SetBreaker(mailbox, open))
-
-    async def deliver_due(self) -> int:
-        arrived: int = await self._call("deliver_due", Nothing(), int)
-        return arrived
-
-    async def force_delayed(self, mailbox: str | None) -> int:
-        forced: int = await self._call("force_delayed", frames.ForceDelayed(mailbox), int)
-        return forced
-
-    async def stats(self) -> MeshStats:
-        stats: MeshStats = await self._call("stats", Nothing(), MeshStats)
-        return stats
-
-    async def peek(self, mailbox: str, limit: int) -> list[Entry]:
+    async def _peek(self, query: Peek, **_: Any) -> list[Entry]:
         rows: list[frames.Row] = []
         more = True
         while more:
-            asked = frames.Peek(mailbox, limit - len(rows), rows[-1].sequence if rows else 0)
+            asked = frames.Peek(query.mailbox, query.limit - len(rows), rows[-1].sequence if rows else 0)
             some, more = await self._page("peek", asked, frames.Row)
             rows += some
         return [frames.entry_of(row) for row in rows]
-
-    async def checkpoint(self) -> int | None:
-        sequence: int | None = await self._call("checkpoint", Nothing(), int | None)
-        return sequence
 
     async def close(self, *, force: bool = False) -> None:
         """Say goodbye: what is held goes back unburned. `force` just goes, as a crash would."""
         await self._link.close(None if force else Goodbye())
         self._held.clear()
+
+
+_CARRIERS: dict[type[Request[Any]], Callable[..., Awaitable[Any]]] = {
+    Send: WebSocketSession._send,
+    Ack: WebSocketSession._ack,
+    Publish: WebSocketSession._publish,
+    Nack: WebSocketSession._nack,
+    commands.Settle: WebSocketSession._settle,
+    Release: WebSocketSession._release,
+    Extend: WebSocketSession._extend,
+    ExtendAll: WebSocketSession._extend_each,
+    Expect: WebSocketSession._expect,
+    Unexpect: WebSocketSession._unexpect,
+    RegisterAgent: WebSocketSession._register,
+    DeadLetters: WebSocketSession._dead_letters,
+    Redrive: WebSocketSession._redrive,
+    PurgeDeadLetters: WebSocketSession._purge,
+    Peek: WebSocketSession._peek,
+}
+"""Requests that are more than one call and its answer; the others are in `relaymesh.wire.calls`."""
 
 
 def _batched(values: Sequence[Value]) -> Iterator[list[Value]]:

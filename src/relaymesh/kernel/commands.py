@@ -3,12 +3,14 @@
 A command checks itself when it is built: types and ranges, by `relaymesh.kernel.bounds`. A command that
 exists is legal, and every record that a decision makes of it can be written and read back. Envelopes are
 checked where they are built (`relaymesh.wire.envelope`); here only that they are envelopes.
+
+A command names the type of its result, which is what `execute` of a session returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -33,18 +35,28 @@ from relaymesh.kernel.dedup import NONE_EQUAL, Differing, Seen
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.failure_text import cut_reason, cut_stack
 from relaymesh.kernel.mailbox import Waiter
+from relaymesh.kernel.registration import Registration
 from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.step import Receipt
 
 EPOCH_MAX = (1 << 23) - 1
 """So that a token, an epoch and 40 bits, is a signed number of 64 bits."""
 PARTITION_MAX = (1 << 31) - 1
 
 
-class Command(msgspec.Struct, gc=False, eq=False):
-    pass
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Start(Command):
+class Request(msgspec.Struct, Generic[Result_co], gc=False, eq=False):
+    """What a session executes: a command, a query (query.py), or a request to the node itself."""
+
+
+class Command(Request[Result_co]):
+    """A request that may change the state."""
+
+
+class Start(Command[None]):
     """First of all: a new epoch. Leases of the process that died are void."""
 
     epoch: int
@@ -55,7 +67,7 @@ class Start(Command):
         self.partition = whole(self.partition, "partition", 0, PARTITION_MAX)
 
 
-class Stop(Command):
+class Stop(Command[None]):
     """Last of all: in-process deliveries come back unburned; delayed ones go out if so set."""
 
     deliver_delayed: bool = False
@@ -64,11 +76,11 @@ class Stop(Command):
         flag(self.deliver_delayed, "deliver_delayed")
 
 
-class Tick(Command):
+class Tick(Command[int]):
     """Let time pass: what is due falls due, what has expired expires. Answers how many fell due."""
 
 
-class OpenMailbox(Command):
+class OpenMailbox(Command[None]):
     """`may_reject`: whether the settings of a subscription may say that it rejects: see `Subscribe`."""
 
     mailbox: str
@@ -81,7 +93,7 @@ class OpenMailbox(Command):
         _check_settings(self.settings, optional=True)
 
 
-class RegisterAgent(Command):
+class RegisterAgent(Command[Registration]):
     """An agent joins: `metadata` is a JSON object of its own. Answers its `Registration`.
 
     `settings` are for its mailbox, if it has none yet.
@@ -107,7 +119,7 @@ class RegisterAgent(Command):
         _check_settings(self.settings, optional=True)
 
 
-class DrainAgent(Command):
+class DrainAgent(Command[Registration]):
     """A registered agent is to get no new tasks until it registers again. Answers its `Registration`."""
 
     agent: str
@@ -116,7 +128,7 @@ class DrainAgent(Command):
         self.agent = _address(self.agent, "agent")
 
 
-class Subscribe(Command):
+class Subscribe(Command[None]):
     """`owner` pays for what is kept in it, up to `budget` bytes of all it pays for; without one senders do.
 
     Without `may_reject` a new subscription that is full never refuses a publish: `overflow` is
@@ -139,14 +151,14 @@ class Subscribe(Command):
         flag(self.may_reject, "may_reject")
 
 
-class Unsubscribe(Command):
+class Unsubscribe(Command[int]):
     mailbox: str
 
     def __post_init__(self) -> None:
         self.mailbox = _address(self.mailbox)
 
 
-class Send(Command):
+class Send(Command[list[Receipt]]):
     """Accept messages, all or none. `minted`: every id was made here just now, so none can be known.
 
     `budget`: bytes that may be kept for each sender, these messages included; 0 is no limit.
@@ -165,7 +177,7 @@ class Send(Command):
         self.size = _checked_size(self.groups)
 
 
-class Publish(Command):
+class Publish(Command[list[Receipt]]):
     """The same for a topic: every subscription gets a copy."""
 
     topic: str
@@ -180,7 +192,7 @@ class Publish(Command):
         _check_envelopes(self.envelopes)
 
 
-class Receive(Command):
+class Receive(Command[bool]):
     """Take what is ready now, or leave the waiter to be served by a later step."""
 
     mailbox: str
@@ -204,7 +216,7 @@ class Receive(Command):
             flag(waiter.remote, "remote")
 
 
-class Forgo(Command):
+class Forgo(Command[bool]):
     """The waiter no longer waits. Answers whether it was still waiting."""
 
     mailbox: str
@@ -214,7 +226,7 @@ class Forgo(Command):
         self.mailbox = _address(self.mailbox)
 
 
-class Expect(Command):
+class Expect(Command[None]):
     """Keep messages with this correlation id apart for receives by it, those that wait already included.
 
     `minted`: the id was made just now, so no message can have it yet, and none is looked for.
@@ -231,7 +243,7 @@ class Expect(Command):
         flag(self.minted, "minted")
 
 
-class Unexpect(Command):
+class Unexpect(Command[None]):
     mailbox: str
     correlation_id: str
 
@@ -240,7 +252,7 @@ class Unexpect(Command):
         self.correlation_id = _correlation(self.correlation_id)
 
 
-class Ack(Command):
+class Ack(Command[list[int]]):
     """Settle as done. Answers the tokens that were stale."""
 
     tokens: Sequence[int]
@@ -252,7 +264,7 @@ class Ack(Command):
             flag(self.drop, "drop")
 
 
-class Nack(Command):
+class Nack(Command[str]):
     """Settle as failed: tried again, put off, or given up, by the mailbox's failure contract."""
 
     token: int
@@ -275,7 +287,7 @@ class Nack(Command):
             self.until = whole(self.until, "until (in ms)", 0, DURATION_MS_MAX)
 
 
-class Settle(Command):
+class Settle(Command[list[Receipt]]):
     """Ack and send in one step: either both happen or neither."""
 
     token: int
@@ -292,7 +304,7 @@ class Settle(Command):
         self.size = _checked_size(self.groups)
 
 
-class Release(Command):
+class Release(Command[None]):
     """Deliveries that nobody received: back as if never granted."""
 
     tokens: Sequence[int]
@@ -301,7 +313,7 @@ class Release(Command):
         _check_tokens(self.tokens)
 
 
-class Extend(Command):
+class Extend(Command[int]):
     """A later deadline. Writes no record. Answers the deadline."""
 
     token: int
@@ -312,7 +324,19 @@ class Extend(Command):
         self.ms = whole(self.ms, "the extension in ms", 0, LEASE_MS_MAX)
 
 
-class Complete(Command):
+class ExtendAll(Command[list[int | None]]):
+    """The same for many, as (token, ms). Answers the deadlines; None for a lease that is lost."""
+
+    extends: Sequence[tuple[int, int]]
+
+    def __post_init__(self) -> None:
+        self.extends = [
+            (whole(token, "token", 0, TOKEN_MAX), whole(ms, "the extension in ms", 0, LEASE_MS_MAX))
+            for token, ms in self.extends
+        ]
+
+
+class Complete(Command[bool]):
     """The work of a lost lease is done all the same: its next delivery is acked unseen."""
 
     mailbox: str
@@ -323,7 +347,7 @@ class Complete(Command):
         self.sequence = whole(self.sequence, "sequence", 0, TOKEN_MAX)
 
 
-class Redrive(Command):
+class Redrive(Command[list[int | None]]):
     """Put dead letters back, by (mailbox, dead sequence). Answers the new sequences; None: done before.
 
     `edited`: for each letter the message that takes the place of its own, or None to leave it as it was.
@@ -343,14 +367,14 @@ class Redrive(Command):
                 raise InvalidEnvelope(f"{len(self.letters)} letters are named and {len(self.edited)} edited")
 
 
-class PurgeDeadLetters(Command):
+class PurgeDeadLetters(Command[int]):
     letters: Sequence[tuple[str, int]]
 
     def __post_init__(self) -> None:
         self.letters = _letters(self.letters)
 
 
-class Reprioritise(Command):
+class Reprioritise(Command[int]):
     """Give pending messages of a mailbox, named by id, another priority. Answers how many changed."""
 
     mailbox: str
@@ -364,7 +388,7 @@ class Reprioritise(Command):
             self.ids = frozenset([plain_text(id, "id") for id in self.ids])
 
 
-class SetBreaker(Command):
+class SetBreaker(Command[None]):
     """Open a mailbox's circuit breaker until it is closed by hand, or close it. Writes no record."""
 
     mailbox: str
@@ -375,7 +399,7 @@ class SetBreaker(Command):
         flag(self.open, "open")
 
 
-class ForceDelayed(Command):
+class ForceDelayed(Command[int]):
     """Make delayed messages due now. Answers how many."""
 
     mailbox: str | None = None

@@ -34,6 +34,7 @@ from relaymesh.kernel.commands import (
     DrainAgent,
     Expect,
     Extend,
+    ExtendAll,
     ForceDelayed,
     Forgo,
     Nack,
@@ -45,6 +46,7 @@ from relaymesh.kernel.commands import (
     RegisterAgent,
     Release,
     Reprioritise,
+    Result,
     Send,
     SetBreaker,
     Settle,
@@ -56,6 +58,7 @@ from relaymesh.kernel.commands import (
     Unsubscribe,
 )
 from relaymesh.kernel.decision import Decision, Encoders, Unwritable
+from relaymesh.kernel.query import ANSWERS, Query
 from relaymesh.kernel.records import AnyRecord
 from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Step
@@ -69,7 +72,7 @@ UNWRITABLE_HINT = (
     " Report this: it is a defect of RelayMesh, not of your disk"
 )
 
-DECISIONS: dict[type[Command], Callable[[Decision, Any], Any]] = {
+DECISIONS: dict[type[Command[Any]], Callable[[Decision, Any], Any]] = {
     Start: lifecycle.start,
     Stop: lifecycle.stop,
     Tick: lifecycle.tick,
@@ -85,6 +88,7 @@ DECISIONS: dict[type[Command], Callable[[Decision, Any], Any]] = {
     Expect: expectation.expect,
     Unexpect: expectation.unexpect,
     Extend: leases.extend,
+    ExtendAll: leases.extend_all,
     Release: leases.release,
     Ack: settlement.ack,
     Nack: settlement.nack,
@@ -120,7 +124,7 @@ class Kernel:
         """Replay one record; see `State.apply`."""
         return self.state.apply(record)
 
-    def step(self, command: Command, now: int) -> Step:
+    def step(self, command: Command[Any], now: int) -> Step:
         """Decide one command at mesh time `now` (ms, never going back: an earlier one counts as the last)."""
         if self._broken is not None:
             raise self.failure
@@ -146,6 +150,11 @@ class Kernel:
             self._broken = error
             raise
         return step
+
+    def look(self, query: Query[Result]) -> Result:
+        """Answer a query. Changes nothing, and lets no time pass."""
+        answer: Result = ANSWERS[query.__class__](self.state, query)
+        return answer
 
     @property
     def broken(self) -> bool:

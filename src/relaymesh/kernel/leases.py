@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import dropwhile
 
 from relaymesh.errors import LeaseLost
-from relaymesh.kernel.commands import Extend, Release
+from relaymesh.kernel.commands import Extend, ExtendAll, Release
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import Lease, format_token
 from relaymesh.kernel.lane import Lane
@@ -22,12 +22,27 @@ def lease_of(decision: Decision, token: int) -> Lease:
 def extend(decision: Decision, command: Extend) -> int:
     """A deadline `ms` from now, if that is later than the one it has. Answers it."""
     lease = lease_of(decision, command.token)
-    deadline = decision.now + command.ms
+    _extend(decision, lease, command.ms)
+    decision.after_write()
+    return lease.deadline
+
+
+def extend_all(decision: Decision, command: ExtendAll) -> list[int | None]:
+    deadlines: list[int | None] = []
+    for token, ms in command.extends:
+        lease = decision.state.leases.get(token)
+        if lease is not None:
+            _extend(decision, lease, ms)
+        deadlines.append(None if lease is None else lease.deadline)
+    decision.after_write()
+    return deadlines
+
+
+def _extend(decision: Decision, lease: Lease, ms: int) -> None:
+    deadline = decision.now + ms
     if deadline > lease.deadline:
         lease.deadline = deadline
         decision.state.lease_clock.extend(lease)
-    decision.after_write()
-    return lease.deadline
 
 
 def release(decision: Decision, command: Release) -> None:

@@ -9,46 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from relaymesh.errors import LeaseLost, MailboxFull, MeshError, Refused
+from relaymesh.errors import MailboxFull, MeshError, Refused
 from relaymesh.journal.bell import Bell
-from relaymesh.kernel.commands import (
-    Ack,
-    Command,
-    Complete,
-    Expect,
-    Extend,
-    ForceDelayed,
-    Forgo,
-    Nack,
-    OpenMailbox,
-    PurgeDeadLetters,
-    Receive,
-    Redrive,
-    Release,
-    Reprioritise,
-    SetBreaker,
-    Subscribe,
-    Tick,
-    Unexpect,
-    Unsubscribe,
-)
-from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry, Lease
-from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.kernel import Kernel
-from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.commands import Command, Forgo, Receive, Release, Request, Result
+from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.query import Query
 from relaymesh.kernel.step import Receipt, Step
-from relaymesh.node.core import Core, Receiver, Ticket, marks_of
-from relaymesh.node.local import ROOM_POLL_S, Groups, InProcess, first_entries, mailboxes_of
+from relaymesh.node.core import Core, Receiver, Ticket
+from relaymesh.node.local import ROOM_POLL_S, InProcess
 from relaymesh.node.node import Node
-from relaymesh.node.originals import Sending
-from relaymesh.node.stats import stats_of
-from relaymesh.wire.joining import joining
-from relaymesh.wire.stats import MeshStats
+from relaymesh.node.originals import SENDING, Sending
+from relaymesh.node.release import Marks, all_needs, result_needs
+from relaymesh.wire.housekeeping import Stats
 
 
 class CommitThread:
@@ -91,11 +66,10 @@ class CommitThread:
 class _Pending:
     """A command whose answer waits for the marks."""
 
-    __slots__ = ("future", "synced", "written")
+    __slots__ = ("future", "needs")
 
-    def __init__(self, written: int, synced: int, future: asyncio.Future[None]) -> None:
-        self.written = written
-        self.synced = synced
+    def __init__(self, needs: Marks, future: asyncio.Future[None]) -> None:
+        self.needs = needs
         self.future = future
 
     def release(self, error: MeshError | None) -> None:
@@ -125,7 +99,7 @@ class AsyncReceiver(Receiver, eq=False, kw_only=True):
 
 
 class AsyncLocalSession(InProcess):
-    """Calls on a node in this process, awaited. Belongs to the loop it was opened on."""
+    """Requests to a node in this process, awaited. Belongs to the loop it was opened on."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -143,111 +117,83 @@ class AsyncLocalSession(InProcess):
         except RuntimeError:
             return  # the loop is closed: nobody waits any more
 
-    async def _execute(self, command: Command, *, durable: bool = False) -> Any:
-        step = self._core.submit(command)
-        await self._commit(step, durable)
-        if step.error is not None:
-            raise step.error
-        return step.result
+    async def execute(
+        self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
+    ) -> Result:
+        """Do what a command, a query or a request to the node asks for; see `LocalSession.execute`."""
+        result: Result
+        if isinstance(request, SENDING):
+            result = await self._send(request, timeout)  # type: ignore[assignment]  # what these result in
+        elif isinstance(request, Command):
+            step = self._core.submit(request)
+            await self._commit(step, durable)
+            if step.error is not None:
+                raise step.error
+            result = step.result
+        elif isinstance(request, Query):
+            result = await self._look(request)
+        else:
+            result = await self._ask_node(request)
+        return result
+
+    async def _ask_node(self, request: Request[Result]) -> Result:
+        """Counters at once; a checkpoint takes long, and is another thread's."""
+        if isinstance(request, Stats):
+            return self.node.answer(request)  # type: ignore[return-value]
+        return await asyncio.to_thread(self.node.answer, request)
+
+    async def _look(self, query: Query[Result]) -> Result:
+        if not query.durable:
+            return self._core.read(lambda kernel: kernel.look(query))
+        answer, needs = self._core.observe(lambda kernel: kernel.look(query))
+        if not self._core.passed(needs):
+            await self._passed(needs, needs[1])
+        return answer
 
     async def _commit(self, step: Step, durable: bool = False) -> None:
+        """Wait until the result may leave. Deliveries to others leave by themselves."""
         core = self._core
-        written, synced = marks_of(step)
-        if durable:
-            await self._durable(written)
-        elif core.passed(written, synced) or self._written_at_once(synced):
+        waits = core.waits_for_sync
+        everything = all_needs(step, waits_for_sync=waits, durable=durable)
+        if core.passed(everything) or self._written_at_once(everything[1]):
             return
-        elif core.passed(step.written, step.synced):
-            self._commits.want(synced if core.waits_for_sync else 0)  # only deliveries to others wait
+        needs = result_needs(step, waits_for_sync=waits, durable=durable)
+        if core.passed(needs):
+            self._commits.want(everything[1])
         else:
-            await self._passed(step.written, step.synced, synced if core.waits_for_sync else 0)
+            await self._passed(needs, everything[1])
 
     def _written_at_once(self, synced: int) -> bool:
         """Nothing here waits for the disk: it is written without the other thread, if that is free."""
         core = self._core
-        if (core.waits_for_sync and synced > core.synced) or not core.write_light():
+        if synced > core.synced or not core.write_light():
             return False
         if core.written > core.synced:
             core.ask_idle_sync()
         return True
 
-    async def _passed(self, written: int, synced: int, sync_to: int) -> None:
+    async def _passed(self, needs: Marks, sync_to: int) -> None:
+        """Wait for the marks; have the commit thread sync through `sync_to`."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._core.wait_for(_Pending(written, synced, future))
+        self._core.wait_for(_Pending(needs, future))
         self._commits.want(sync_to)
         await future
 
-    async def _durable(self, written: int) -> None:
-        """Wait for the sync even where receipts do not."""
-        while self._core.synced < written:
-            await self._passed(written, written, written)
-            if self._core.synced < written:
-                await asyncio.to_thread(self._core.sync)
-
-    # -- mailboxes
-
-    async def open_mailbox(
-        self, address: str, settings: MailboxSettings | None, *, budget: int = 0, may_reject: bool = True
-    ) -> None:
-        await self._execute(OpenMailbox(address, settings, budget, may_reject))
-
-    async def register(
-        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
-    ) -> None:
-        await self._execute(joining(agent, role=role, capabilities=capabilities, metadata=metadata))
-
-    async def subscribe(
-        self,
-        pattern: str,
-        mailbox: str,
-        settings: MailboxSettings,
-        *,
-        owner: str = "",
-        budget: int = 0,
-        may_reject: bool = True,
-    ) -> None:
-        await self._execute(Subscribe(pattern, mailbox, settings, owner, budget, may_reject))
-
-    async def unsubscribe(self, mailbox: str) -> int:
-        dropped: int = await self._execute(Unsubscribe(mailbox))
-        return dropped
-
     # -- sending
 
-    async def send(
-        self, groups: Groups, minted: bool, timeout: float | None, *, budget: int = 0
-    ) -> list[Receipt]:
-        """`budget`: bytes that may be kept for the sender, these included; 0 is no limit."""
-        return await self._when_room(lambda: self.node.prepare_send(groups, minted, budget), timeout)
-
-    async def publish(
-        self,
-        topic: str,
-        envelopes: Sequence[Envelope],
-        minted: bool,
-        timeout: float | None,
-        *,
-        budget: int = 0,
-    ) -> list[Receipt]:
-        return await self._when_room(
-            lambda: self.node.prepare_publish(topic, envelopes, minted, budget), timeout
-        )
-
-    async def _when_room(self, prepare: Callable[[], Sending], timeout: float | None) -> list[Receipt]:
+    async def _send(self, command: Sending, timeout: float | None) -> list[Receipt]:
         try:
-            if not timeout:
-                return await self._admit(prepare())
-            return await self._wait_for_room(prepare, timeout)
+            return await (self._wait_for_room(command, timeout) if timeout else self._admit(command))
         except Refused as error:
             self.node.refusals.note(error)
             raise
 
-    async def _wait_for_room(self, prepare: Callable[[], Sending], timeout: float) -> list[Receipt]:
+    async def _wait_for_room(self, command: Sending, timeout: float) -> list[Receipt]:
         deadline = self._loop.time() + timeout
         room: asyncio.Event | None = None
         while True:
             try:
-                receipts = await self._admit(prepare())
+                receipts = await self._admit(command)
             except MailboxFull:
                 left = deadline - self._loop.time()
                 if left <= 0:
@@ -264,6 +210,7 @@ class AsyncLocalSession(InProcess):
 
     async def _admit(self, command: Sending) -> list[Receipt]:
         """Execute; where bytes differ from what was sent before, once more with those that mean the same."""
+        self.node.prepare(command)
         step = self._core.submit(command)
         if step.differing is not None:
             await self._commit(step)
@@ -352,116 +299,7 @@ class AsyncLocalSession(InProcess):
             step = self._core.submit(Release([lease.token for lease in leases]))
         except MeshError:
             return
-        self._commits.want(marks_of(step)[1])
-
-    async def release(self, tokens: Sequence[int]) -> None:
-        """Deliveries nobody received: back as if never granted. A stale token needs no release."""
-        await self._execute(Release(tokens))
-
-    async def mailbox_of(self, tokens: Sequence[int]) -> dict[int, str]:
-        """The mailbox of each token that is still good."""
-        mailboxes: dict[int, str] = self._core.read(partial(mailboxes_of, tokens))
-        return mailboxes
-
-    async def expect(
-        self, mailbox: str, correlation_id: str, minted: bool = False, *, budget: int = 0
-    ) -> None:
-        await self._execute(Expect(mailbox, correlation_id, budget, minted))
-
-    async def unexpect(self, mailbox: str, correlation_id: str) -> None:
-        await self._execute(Unexpect(mailbox, correlation_id))
-
-    # -- settling
-
-    async def ack(self, tokens: Sequence[int], *, durable: bool = False, drop: bool = False) -> list[int]:
-        stale: list[int] = await self._execute(Ack(tokens, drop), durable=durable)
-        return stale
-
-    async def nack(self, nack: Nack) -> str:
-        state: str = await self._execute(nack)
-        return state
-
-    async def settle(self, token: int, groups: Groups, *, budget: int = 0) -> list[Receipt]:
-        return await self._when_room(lambda: self.node.prepare_settle(token, groups, budget), None)
-
-    async def extend(self, token: int, ms: int) -> int:
-        deadline: int = await self._execute(Extend(token, ms))
-        return deadline
-
-    async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
-        """Deadlines of (token, ms); None for a lease that is lost."""
-        return [await self._extended(token, ms) for token, ms in extends]
-
-    async def _extended(self, token: int, ms: int) -> int | None:
-        try:
-            return await self.extend(token, ms)
-        except LeaseLost:
-            return None
-
-    async def complete(self, mailbox: str, sequence: int) -> bool:
-        waits: bool = await self._execute(Complete(mailbox, sequence))
-        return waits
-
-    # -- looking after it
-
-    async def dead_letters(self) -> list[DeadLetter]:
-        letters: list[DeadLetter] = await self._observe(lambda kernel: list(kernel.state.letters))
-        return letters
-
-    async def letters(self, names: Sequence[tuple[str, int]]) -> list[DeadLetter | None]:
-        """The dead letters of these names; None where there is none."""
-        letters: list[DeadLetter | None] = await self._observe(
-            lambda kernel: [kernel.state.letters.find(*name) for name in names]
-        )
-        return letters
-
-    async def _observe(self, look: Callable[[Kernel], Any]) -> Any:
-        """An answer that a power loss cannot take back: it waits for what it saw."""
-        answer, through = self._core.observe(look)
-        if not self._core.passed(through, through):
-            await self._passed(through, through, through if self._core.waits_for_sync else 0)
-        return answer
-
-    async def redrive(
-        self,
-        letters: Sequence[tuple[str, int]],
-        to: str | None,
-        edited: Sequence[Envelope | None] | None,
-    ) -> list[int | None]:
-        sequences: list[int | None] = await self._execute(Redrive(letters, to, edited))
-        return sequences
-
-    async def purge(self, letters: Sequence[tuple[str, int]]) -> int:
-        purged: int = await self._execute(PurgeDeadLetters(letters))
-        return purged
-
-    async def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int:
-        changed: int = await self._execute(Reprioritise(mailbox, ids, priority))
-        return changed
-
-    async def set_breaker(self, mailbox: str, *, open: bool) -> None:
-        await self._execute(SetBreaker(mailbox, open))
-
-    async def deliver_due(self) -> int:
-        arrived: int = await self._execute(Tick())
-        return arrived
-
-    async def force_delayed(self, mailbox: str | None) -> int:
-        forced: int = await self._execute(ForceDelayed(mailbox))
-        return forced
-
-    async def stats(self) -> MeshStats:
-        """Does not wait for the disk: it must answer when the disk does not."""
-        stats: MeshStats = self._core.read(lambda kernel: stats_of(self.node, kernel))
-        return stats
-
-    async def peek(self, mailbox: str, limit: int) -> list[Entry]:
-        """Pending entries of a mailbox, in the order of acceptance, without taking them."""
-        entries: list[Entry] = self._core.read(partial(first_entries, mailbox, limit))
-        return entries
-
-    async def checkpoint(self) -> int | None:
-        return await asyncio.to_thread(self.node.checkpoint)
+        self._commits.want(all_needs(step, waits_for_sync=self._core.waits_for_sync)[1])
 
     async def close(self, *, force: bool = False) -> None:
         try:

@@ -4,7 +4,7 @@ A command is decided under the lock, which no I/O is ever done under; its record
 wait to be written. Whoever needs them durable writes and syncs, for everybody at once:
 
     submit(command)      decide; the records wait                          (any thread)
-    reach(w, s)          come back when the marks have passed w and s      (callers' threads)
+    reach(needs)         come back when the marks have passed              (callers' threads)
     write(), sync()      move the marks, then hand over what waited        (one thread each at a time)
     write_light()        the same for a few numbers, if nobody has to wait (an event loop)
 
@@ -21,12 +21,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import msgspec
 
 from relaymesh.errors import Closed, JournalPoisoned, MeshError
-from relaymesh.kernel.commands import Command
+from relaymesh.kernel.commands import Command, Result
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.mailbox import Waiter
@@ -35,10 +35,12 @@ from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.kernel.step import Delivered, Step
 from relaymesh.node.clock import Latch, MeshTime
 from relaymesh.node.outcome import log_step
+from relaymesh.node.release import Marks, all_needs, delivery_needs, look_needs, may_leave
 from relaymesh.node.sent import log_sent
 from relaymesh.store.projection import Projection
 from relaymesh.wire.records import payload_of
 
+Seen = TypeVar("Seen")
 LIGHT = frozenset({Granted, Acked, Dropped})
 LIGHT_RECORDS_MAX = 50
 LIGHT_EVENTS_MAX = 2_000
@@ -74,10 +76,9 @@ class JournalPort(Protocol):
 
 
 class Ticket(Protocol):
-    """Somebody waits for the marks."""
+    """Somebody waits for the marks to pass what it needs."""
 
-    written: int
-    synced: int
+    needs: Marks
 
     def release(self, error: MeshError | None) -> None:
         """The marks have passed, or they never will."""
@@ -86,8 +87,7 @@ class Ticket(Protocol):
 class Receiver(Waiter, eq=False, kw_only=True):
     """A waiter of this process. `release` is called once its deliveries may leave."""
 
-    written: int = 0
-    synced: int = 0
+    needs: Marks = (0, 0)
     leases: list[Lease] = msgspec.field(default_factory=list)
     error: MeshError | None = None
     latch: Latch | None = None
@@ -142,7 +142,7 @@ class Core:
 
     # -- deciding -----------------------------------------------------------------------------
 
-    def submit(self, command: Command) -> Step:
+    def submit(self, command: Command[Any]) -> Step:
         """Decide a command. Nothing of it is durable yet: `commit` the step, or wait with a ticket."""
         if self.failure is not None:
             self._refuse()
@@ -157,7 +157,7 @@ class Core:
                 if step.records:
                     self._collect(step)
                 if step.delivered is not None:
-                    self._tickets.extend([_addressed(delivered) for delivered in step.delivered])
+                    self._tickets.extend([self._addressed(delivered) for delivered in step.delivered])
                 if step.freed and self._room_latches:
                     self._tell_of_room()
                 next_at = self.kernel.next_event_at
@@ -173,6 +173,13 @@ class Core:
         if step.sent is not None:
             log_sent(step.sent)
         return step
+
+    def _addressed(self, delivered: Delivered) -> Receiver:
+        receiver = delivered.waiter
+        assert isinstance(receiver, Receiver)
+        receiver.leases = delivered.leases
+        receiver.needs = delivery_needs(delivered, waits_for_sync=self.waits_for_sync)
+        return receiver
 
     def _tell_of_room(self) -> None:
         latches, self._room_latches = self._room_latches, []
@@ -214,44 +221,42 @@ class Core:
                 self._refuse()
             self._room_latches.append(open_latch)
 
-    def read(self, look: Callable[[Kernel], Any]) -> Any:
+    def read(self, look: Callable[[Kernel], Seen]) -> Seen:
         """Look at the state. What is seen may not be durable yet: see `observe`."""
         if self.failure is not None:
             self._refuse()
         with self._lock:
             return look(self.kernel)
 
-    def observe(self, look: Callable[[Kernel], Any]) -> tuple[Any, int]:
-        """Look at the state, and learn the sequence that must be durable before the answer may leave."""
+    def observe(self, look: Callable[[Kernel], Seen]) -> tuple[Seen, Marks]:
+        """Look at the state, and learn what the answer waits for: a power loss must not take it back."""
         if self.failure is not None:
             self._refuse()
         with self._lock:
-            return look(self.kernel), self.through
+            return look(self.kernel), look_needs(self.through, waits_for_sync=self.waits_for_sync)
 
     # -- committing ---------------------------------------------------------------------------
 
     def commit(self, step: Step, *, durable: bool = False) -> Any:
         """Wait until the step's result may leave, then return it or raise its error."""
-        written, synced = marks_of(step)
-        if durable:
-            synced = written
-        self.reach(written, synced, durable=durable)
+        self.reach(all_needs(step, waits_for_sync=self.waits_for_sync, durable=durable))
         if step.error is not None:
             raise step.error
         return step.result
 
-    def execute(self, command: Command, *, durable: bool = False) -> Any:
+    def execute(self, command: Command[Result], *, durable: bool = False) -> Result:
         """Decide, commit and answer, in the caller's thread."""
-        return self.commit(self.submit(command), durable=durable)
+        result: Result = self.commit(self.submit(command), durable=durable)
+        return result
 
-    def reach(self, written: int, synced: int, *, durable: bool = False) -> None:
+    def reach(self, needs: Marks) -> None:
         """Come back when the marks have passed. The first to come does the work for all who wait."""
-        if self.waits_for_sync or durable:
-            while self.synced < synced:
-                with self._syncing:  # first, and the write behind it: one queue to stand in, not two
-                    if self.synced < synced:
-                        self._write_through(synced)
-                        self._sync()
+        written, synced = needs
+        while self.synced < synced:
+            with self._syncing:  # first, and the write behind it: one queue to stand in, not two
+                if self.synced < synced:
+                    self._write_through(synced)
+                    self._sync()
         if self.written < written:
             self._write_through(written)
         if written > self.synced and not self.idle_sync_asked:
@@ -377,15 +382,15 @@ class Core:
                 self._refuse()
             self._tickets.append(ticket)
 
-    def passed(self, written: int, synced: int) -> bool:
-        return written <= self.written and (synced <= self.synced or not self.waits_for_sync)
+    def passed(self, needs: Marks) -> bool:
+        return may_leave(needs, self.written, self.synced)
 
     def _hand_over(self) -> None:
         with self._lock:
             ready: list[tuple[Ticket, MeshError | None]] = []
             waiting: list[Ticket] = []
             for ticket in self._tickets:
-                if self.passed(ticket.written, ticket.synced):
+                if self.passed(ticket.needs):
                     ready.append((ticket, None))
                 else:
                     waiting.append(ticket)
@@ -458,26 +463,6 @@ def _are_light(records: list[AnyRecord]) -> bool:
             return False
         events += record.count
     return events <= LIGHT_EVENTS_MAX
-
-
-def marks_of(step: Step) -> tuple[int, int]:
-    """What must be written and synced before everything this step does has left."""
-    written, synced = step.written, step.synced
-    if step.delivered is None:
-        return written, synced
-    for delivered in step.delivered:
-        written = max(written, delivered.written)
-        synced = max(synced, delivered.synced)
-    return written, synced
-
-
-def _addressed(delivered: Delivered) -> Receiver:
-    receiver = delivered.waiter
-    assert isinstance(receiver, Receiver)
-    receiver.leases = delivered.leases
-    receiver.written = delivered.written
-    receiver.synced = delivered.synced
-    return receiver
 
 
 def _release_here(released: list[tuple[Ticket, MeshError | None]]) -> None:

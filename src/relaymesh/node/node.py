@@ -9,13 +9,14 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import apsw
 
 from relaymesh.errors import Closed, DiskFloor, MeshError, PayloadTooLarge, StoreLagging
 from relaymesh.journal import Disk, Mirror, archive_behind, write_checkpoint
 from relaymesh.journal.bell import Bell
-from relaymesh.kernel.commands import Publish, Send, Settle, Start, Stop, Tick
+from relaymesh.kernel.commands import Publish, Request, Result, Start, Stop, Tick
 from relaymesh.kernel.dedup import Seen, topic_target
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.kernel import Kernel
@@ -25,13 +26,15 @@ from relaymesh.node.core import Core, JournalPort, NullJournal
 from relaymesh.node.daily import Daily
 from relaymesh.node.letter_archive import LetterArchive
 from relaymesh.node.opening import STORE_FILE, Opened, first_state, open_directory
-from relaymesh.node.originals import Originals
+from relaymesh.node.originals import Originals, Sending
 from relaymesh.node.own import own_directory
 from relaymesh.node.projector import InlineProjector, Projector
 from relaymesh.node.retention import drop_old_segments
 from relaymesh.node.rng import Rng, system_rng
 from relaymesh.node.sent import Refusals
 from relaymesh.node.settings import MeshSettings
+from relaymesh.node.stats import stats_of
+from relaymesh.wire.housekeeping import Checkpoint, Stats
 from relaymesh.wire.ids import IdMint, made_otherwise
 from relaymesh.wire.records import ENCODERS
 from relaymesh.wire.snapshot import encode_piece
@@ -135,28 +138,19 @@ class Node:
         with self._minting:
             return self.mint.mint(self.time.now(), count)
 
-    def prepare_send(
-        self, groups: Sequence[tuple[str, Sequence[Envelope]]], minted: bool, budget: int = 0
-    ) -> Send:
-        """The command for these messages, once the disk and the store can take them."""
-        send = Send(groups, minted, None, budget)
-        self._require_capacity(send.size)
-        if not minted:
-            send.known = self._look_up(groups)
-        return send
+    def prepare(self, command: Sending) -> None:
+        """Make a command that sends ready for the kernel, once the disk and the store can take its messages.
 
-    def prepare_publish(
-        self, topic: str, envelopes: Sequence[Envelope], minted: bool, budget: int = 0
-    ) -> Publish:
-        self._require_capacity(size_of(envelopes))
-        known = None if minted else self._look_up([(topic_target(topic), envelopes)])
-        return Publish(topic, envelopes, minted, known, budget)
-
-    def prepare_settle(
-        self, token: int, groups: Sequence[tuple[str, Sequence[Envelope]]], budget: int
-    ) -> Settle:
-        """The command to ack a delivery and send these."""
-        return Settle(token, groups, known=self.prepare_send(groups, minted=False).known, budget=budget)
+        Notes in it what the store knows of its ids. Does nothing that a second call does not do again.
+        """
+        if isinstance(command, Publish):
+            self._require_capacity(size_of(command.envelopes))
+            if not command.minted:
+                command.known = self._look_up([(topic_target(command.topic), command.envelopes)])
+            return
+        self._require_capacity(command.size)
+        if not command.minted:
+            command.known = self._look_up(command.groups)
 
     def _require_capacity(self, size: int) -> None:
         if size > self.settings.batch_bytes_max:
@@ -191,6 +185,13 @@ class Node:
                 return known
             horizon = admitted.horizon
         return None
+
+    def answer(self, request: Request[Result]) -> Result:
+        """Answer a request that is the node's own: see `relaymesh.wire.housekeeping`."""
+        if isinstance(request, Stats):
+            return cast("Result", self.core.read(lambda kernel: stats_of(self, kernel)))
+        assert isinstance(request, Checkpoint), f"no node answers {request!r}"
+        return cast("Result", self.checkpoint())
 
     # -- housekeeping -------------------------------------------------------------------------
 

@@ -26,6 +26,8 @@ from relaymesh.wire.records import read_records
 log = logging.getLogger("relaymesh.node")
 
 Sending = Send | Publish | Settle
+SENDING = (Send, Publish, Settle)
+"""Commands that send, for `isinstance`."""
 
 
 class Originals:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.bounds import COUNT_MAX, RECEIVE_MAX, patience, plain_text, shown, whole
+from relaymesh.kernel.bounds import RECEIVE_MAX, patience, plain_text, shown, whole
+from relaymesh.kernel.commands import Expect, Send, SetBreaker, Settle, Unexpect
 from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.query import Peek
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.receipt import Receipt
 from relaymesh.wire.envelope import check_text
+from relaymesh.wire.joining import joining
 
 if TYPE_CHECKING:
     from relaymesh.sdk.mesh import Mesh
@@ -50,15 +53,15 @@ class Inbox:
 
     def peek(self, limit: int = 100) -> list[Entry]:
         """What is pending, in the order of acceptance, without taking it."""
-        return self._mesh._session.peek(self.address, whole(limit, "limit", 0, COUNT_MAX))
+        return self._mesh._session.execute(Peek(self.address, limit))
 
     def open_breaker(self) -> None:
         """Give nothing out until `close_breaker` or the next start: messages wait, and none fails."""
-        self._mesh._session.set_breaker(self.address, open=True)
+        self._mesh._session.execute(SetBreaker(self.address, open=True))
 
     def close_breaker(self) -> None:
         """Give out again what waits, whatever opened the breaker."""
-        self._mesh._session.set_breaker(self.address, open=False)
+        self._mesh._session.execute(SetBreaker(self.address, open=False))
 
     def handle(self, handler: Handler) -> Handler:
         """Decorator: run the handler for every delivery. A handler that raises has failed."""
@@ -89,7 +92,9 @@ class Agent(Inbox):
         ends them. `role` decides which types of messages it may send and get over a server: `manager`,
         `developer`, `reviewer`, `tester` or `agent`. `metadata`: fields of its own, for people.
         """
-        self._mesh._session.register(self.address, role, capabilities, metadata)
+        self._mesh._session.execute(
+            joining(self.address, role=role, capabilities=capabilities, metadata=metadata)
+        )
 
     def send(
         self,
@@ -170,7 +175,7 @@ class Agent(Inbox):
         mesh = self._mesh
         session = mesh._session
         batch = Batch(self.address, messages, session.new_ids, mesh._limit, mesh._names)
-        return batch.receipts(session.send(batch.groups, batch.minted, patience(timeout)))
+        return batch.receipts(session.execute(Send(batch.groups, batch.minted), timeout=patience(timeout)))
 
     def publish(self, topic: str, content: Any, **fields: Any) -> Receipt:
         """Publish as this agent; see `Mesh.publish`."""
@@ -188,7 +193,7 @@ class Agent(Inbox):
         wait_s = patience(timeout)
         to = plain_text(to, "recipient", InvalidEnvelope)
         correlation, minted = asked_under(fields, session.new_ids)
-        session.expect(self.address, correlation, minted)
+        session.execute(Expect(self.address, correlation, minted=minted))
         try:
             fields = {"id": correlation, "reply_to": self.address, **fields}
             receipt = self.send(to, content, type="question", correlation_id=correlation, **fields)
@@ -198,7 +203,7 @@ class Agent(Inbox):
             answer = self._deliveries(leases)[0]
             answer.ack()
         finally:
-            session.unexpect(self.address, correlation)
+            session.execute(Unexpect(self.address, correlation))
         checked_answer(answer, to)
         return answer
 
@@ -216,7 +221,7 @@ class Agent(Inbox):
             return (self.send_many([item]))[0]
         batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit, mesh._names)
         try:
-            receipts = batch.receipts(mesh._session.settle(delivery._lease.token, batch.groups))
+            receipts = batch.receipts(mesh._session.execute(Settle(delivery._lease.token, batch.groups)))
         except LeaseLost:
             delivery._lost = True
             raise

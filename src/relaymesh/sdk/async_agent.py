@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, LeaseLost, NoAnswer
 from relaymesh.kernel.address import name_of
-from relaymesh.kernel.bounds import COUNT_MAX, RECEIVE_MAX, patience, plain_text, shown, whole
+from relaymesh.kernel.bounds import RECEIVE_MAX, patience, plain_text, shown, whole
+from relaymesh.kernel.commands import Expect, Send, SetBreaker, Settle, Unexpect
 from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.query import Peek
 from relaymesh.sdk.agent import asked_under, checked_answer, checked_handler
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import AsyncDelivery
 from relaymesh.sdk.receipt import Receipt
+from relaymesh.wire.joining import joining
 
 if TYPE_CHECKING:
     from relaymesh.sdk.async_mesh import AsyncMesh
@@ -50,15 +53,15 @@ class AsyncInbox:
 
     async def peek(self, limit: int = 100) -> list[Entry]:
         """What is pending, in the order of acceptance, without taking it."""
-        return await self._mesh._session.peek(self.address, whole(limit, "limit", 0, COUNT_MAX))
+        return await self._mesh._session.execute(Peek(self.address, limit))
 
     async def open_breaker(self) -> None:
         """Give nothing out until `close_breaker` or the next start: messages wait, and none fails."""
-        await self._mesh._session.set_breaker(self.address, open=True)
+        await self._mesh._session.execute(SetBreaker(self.address, open=True))
 
     async def close_breaker(self) -> None:
         """Give out again what waits, whatever opened the breaker."""
-        await self._mesh._session.set_breaker(self.address, open=False)
+        await self._mesh._session.execute(SetBreaker(self.address, open=False))
 
     def handle(self, handler: AsyncHandler) -> AsyncHandler:
         """Decorator: run the handler for every delivery. A handler that raises has failed."""
@@ -85,7 +88,9 @@ class AsyncAgent(AsyncInbox):
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         """Join the mesh as this agent, with a role and what it can do; see `Agent.register`."""
-        await self._mesh._session.register(self.address, role, capabilities, metadata)
+        await self._mesh._session.execute(
+            joining(self.address, role=role, capabilities=capabilities, metadata=metadata)
+        )
 
     async def send(self, to: str, content: Any, *, timeout: float | None = None, **fields: Any) -> Receipt:
         """Send one message; the fields are those of `Agent.send`. Returns once it is durable."""
@@ -98,7 +103,9 @@ class AsyncAgent(AsyncInbox):
         mesh = self._mesh
         session = mesh._session
         batch = Batch(self.address, messages, session.new_ids, mesh._limit, mesh._names)
-        return batch.receipts(await session.send(batch.groups, batch.minted, patience(timeout)))
+        return batch.receipts(
+            await session.execute(Send(batch.groups, batch.minted), timeout=patience(timeout))
+        )
 
     async def publish(self, topic: str, content: Any, **fields: Any) -> Receipt:
         """Publish as this agent; see `AsyncMesh.publish`."""
@@ -110,7 +117,7 @@ class AsyncAgent(AsyncInbox):
         wait_s = patience(timeout)
         to = plain_text(to, "recipient", InvalidEnvelope)
         correlation, minted = asked_under(fields, session.new_ids)
-        await session.expect(self.address, correlation, minted)
+        await session.execute(Expect(self.address, correlation, minted=minted))
         try:
             fields = {"id": correlation, "reply_to": self.address, **fields}
             receipt = await self.send(to, content, type="question", correlation_id=correlation, **fields)
@@ -120,7 +127,7 @@ class AsyncAgent(AsyncInbox):
             answer = self._deliveries(leases)[0]
             await answer.ack()
         finally:
-            await session.unexpect(self.address, correlation)
+            await session.execute(Unexpect(self.address, correlation))
         checked_answer(answer, to)
         return answer
 
@@ -135,7 +142,9 @@ class AsyncAgent(AsyncInbox):
             return (await self.send_many([item]))[0]
         batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit, mesh._names)
         try:
-            receipts = batch.receipts(await mesh._session.settle(delivery._lease.token, batch.groups))
+            receipts = batch.receipts(
+                await mesh._session.execute(Settle(delivery._lease.token, batch.groups))
+            )
         except LeaseLost:
             delivery._lost = True
             raise

@@ -13,6 +13,19 @@ from typing import Any, Unpack
 from relaymesh.client.settings import Transport
 from relaymesh.errors import Closed
 from relaymesh.kernel.bounds import flag, patience
+from relaymesh.kernel.commands import (
+    Ack,
+    ForceDelayed,
+    OpenMailbox,
+    Publish,
+    PurgeDeadLetters,
+    Redrive,
+    Reprioritise,
+    Subscribe,
+    Tick,
+    Unsubscribe,
+)
+from relaymesh.kernel.query import DeadLetters
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
 from relaymesh.sdk.agent import checked_topic, handler_name
@@ -41,6 +54,7 @@ from relaymesh.sdk.renewal import AsyncRenewer
 from relaymesh.sdk.session import AsyncSession
 from relaymesh.sdk.stop_signals import exit_of, told_to_stop
 from relaymesh.wire.envelope import parse_priority
+from relaymesh.wire.housekeeping import Checkpoint, Stats
 from relaymesh.wire.stats import MeshStats
 
 
@@ -132,19 +146,19 @@ class AsyncMesh:
         settings = None
         if options:
             settings, self._tables[address] = mailbox_settings(options)
-        await self._session.open_mailbox(address, settings)
+        await self._session.execute(OpenMailbox(address, settings))
         return AsyncAgent(self, address)
 
     async def subscribe(self, topic: str, name: str, **options: Unpack[MailboxOptions]) -> AsyncSubscription:
         """A durable subscription to a topic or a pattern; see `Mesh.subscribe`."""
         address = self._names.subscription(topic, name)
         settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
-        await self._session.subscribe(self._names.pattern(topic), address, settings)
+        await self._session.execute(Subscribe(self._names.pattern(topic), address, settings))
         return AsyncSubscription(self, address)
 
     async def unsubscribe(self, topic: str, name: str) -> int:
         """End a subscription; what it still held is dropped. Answers how many messages that were."""
-        return await self._session.unsubscribe(self._names.subscription(topic, name))
+        return await self._session.execute(Unsubscribe(self._names.subscription(topic, name)))
 
     def on(
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
@@ -210,20 +224,21 @@ class AsyncMesh:
             await self._started()
         origin = MESH_SENDER if sender is None else self._names.agent(sender, "sender")
         envelopes, notes, minted = compose_all(origin, messages, session.new_ids, self._limit, self._names)
-        return receipts_of(await session.publish(address, envelopes, minted, patience(timeout)), notes)
+        command = Publish(address, envelopes, minted)
+        return receipts_of(await session.execute(command, timeout=patience(timeout)), notes)
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery], *, durable: bool = False) -> None:
         """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
         flag(durable, "durable")
         deliveries = checked_deliveries(deliveries, AsyncDelivery)
         tokens = [each._lease.token for each in deliveries if not each._settled]
-        mark_settled(deliveries, await self._session.ack(tokens, durable=durable))
+        mark_settled(deliveries, await self._session.execute(Ack(tokens), durable=durable))
 
     # -- looking after it
 
     async def dead_letters(self, **filters: Any) -> list[DeadLetter]:
         """Dead letters that fit: `receiver, sender, reason, code, ids, since, until, status, limit`."""
-        return select(await self._session.dead_letters(), **filters)
+        return select(await self._session.execute(DeadLetters()), **filters)
 
     async def redrive(
         self,
@@ -236,43 +251,51 @@ class AsyncMesh:
     ) -> list[Redriven]:
         """Send dead letters back to where they died, or to agent `to`; see `Mesh.redrive`."""
         flag(dry_run, "dry_run")
-        letters = choose(await self._session.dead_letters(), which, filters)
+        letters = choose(await self._session.execute(DeadLetters()), which, filters)
         target = None if to is None else self._names.agent(to, "recipient")
         sequences: list[int | None] = [None] * len(letters)
         edited = None
         if not dry_run and letters:
             edited = edited_messages(letters, edit, self._session.new_ids, self._limit)
-            sequences = await self._session.redrive([letter.key for letter in letters], target, edited)
+            sequences = await self._session.execute(
+                Redrive([letter.key for letter in letters], target, edited)
+            )
         return redriven(letters, target, sequences, edited)
 
     async def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
         """Remove dead letters for good. Answers how many."""
-        letters = choose(await self._session.dead_letters(), which, filters)
-        return await self._session.purge([letter.key for letter in letters]) if letters else 0
+        letters = choose(await self._session.execute(DeadLetters()), which, filters)
+        return (
+            await self._session.execute(PurgeDeadLetters([letter.key for letter in letters]))
+            if letters
+            else 0
+        )
 
     async def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
         """Give pending messages of an agent another priority; all of them, or those with these ids."""
         chosen = None if ids is None else chosen_ids(ids)
-        return await self._session.reprioritise(self._names.agent(name), chosen, parse_priority(priority))
+        return await self._session.execute(
+            Reprioritise(self._names.agent(name), chosen, parse_priority(priority))
+        )
 
     async def deliver_due(self) -> int:
         """Let delayed messages that are due arrive now. It happens by itself; this answers how many did."""
-        return await self._session.deliver_due()
+        return await self._session.execute(Tick())
 
     async def force_deliver_delayed(self, name: str | None = None) -> int:
         """Deliver delayed messages at once: of one agent, or all. Answers how many."""
-        return await self._session.force_delayed(None if name is None else self._names.agent(name))
+        return await self._session.execute(ForceDelayed(None if name is None else self._names.agent(name)))
 
     async def delayed_count(self, name: str | None = None) -> int:
         """How many messages wait for their time: of one agent, or all."""
         return (await self.stats()).delayed(None if name is None else self._names.agent(name))
 
     async def stats(self) -> MeshStats:
-        return await self._session.stats()
+        return await self._session.execute(Stats())
 
     async def checkpoint(self) -> int | None:
         """Write the whole state now, so that the next start need not replay. Happens by itself."""
-        return await self._session.checkpoint()
+        return await self._session.execute(Checkpoint())
 
     # -- the end
 

@@ -12,7 +12,7 @@ import msgspec
 from relaymesh.errors import InvalidValue, LeaseLost
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, shown, whole
-from relaymesh.kernel.commands import Nack
+from relaymesh.kernel.commands import Ack, Complete, Extend, Nack
 from relaymesh.kernel.contract import OTHER
 from relaymesh.kernel.entry import Lease, format_token
 from relaymesh.kernel.envelope import Envelope
@@ -205,12 +205,12 @@ class Delivery(_Delivery):
         if durable is not False:
             flag(durable, "durable")
         if not self._settled:
-            self._settle(self._mesh._session.ack([self._lease.token], durable=durable))
+            self._settle(self._mesh._session.execute(Ack([self._lease.token]), durable=durable))
 
     def drop(self) -> None:
         """Nothing to do: settled, and counted as dropped."""
         if not self._settled:
-            self._settle(self._mesh._session.ack([self._lease.token], drop=True))
+            self._settle(self._mesh._session.execute(Ack([self._lease.token], drop=True)))
 
     def nack(
         self,
@@ -227,7 +227,7 @@ class Delivery(_Delivery):
 
     def _tell(self, nack: Nack) -> str:
         try:
-            state = self._mesh._session.nack(nack)
+            state = self._mesh._session.execute(nack)
         except LeaseLost:
             self._lost = True
             raise
@@ -240,7 +240,7 @@ class Delivery(_Delivery):
         Writes no record.
         """
         before = self._extended
-        deadline = self._mesh._session.extend(self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX))
+        deadline = self._mesh._session.execute(Extend(self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX)))
         self._mesh._renewer.extended(self, deadline, before)
         return self.deadline
 
@@ -269,7 +269,7 @@ class Delivery(_Delivery):
         try:
             self.ack()
         except LeaseLost:
-            self._mesh._session.complete(self.receiver, self.sequence)
+            self._mesh._session.execute(Complete(self.receiver, self.sequence))
             raise
 
     def _fail(self, error: BaseException) -> None:
@@ -291,11 +291,11 @@ class AsyncDelivery(_Delivery):
         if durable is not False:
             flag(durable, "durable")
         if not self._settled:
-            self._settle(await self._mesh._session.ack([self._lease.token], durable=durable))
+            self._settle(await self._mesh._session.execute(Ack([self._lease.token]), durable=durable))
 
     async def drop(self) -> None:
         if not self._settled:
-            self._settle(await self._mesh._session.ack([self._lease.token], drop=True))
+            self._settle(await self._mesh._session.execute(Ack([self._lease.token], drop=True)))
 
     async def nack(
         self,
@@ -311,7 +311,7 @@ class AsyncDelivery(_Delivery):
 
     async def _tell(self, nack: Nack) -> str:
         try:
-            state = await self._mesh._session.nack(nack)
+            state = await self._mesh._session.execute(nack)
         except LeaseLost:
             self._lost = True
             raise
@@ -320,7 +320,9 @@ class AsyncDelivery(_Delivery):
 
     async def extend(self, ms: int) -> datetime:
         before = self._extended
-        deadline = await self._mesh._session.extend(self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX))
+        deadline = await self._mesh._session.execute(
+            Extend(self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX))
+        )
         self._mesh._renewer.extended(self, deadline, before)
         return self.deadline
 
@@ -349,7 +351,7 @@ class AsyncDelivery(_Delivery):
         try:
             await self.ack()
         except LeaseLost:
-            await self._mesh._session.complete(self.receiver, self.sequence)
+            await self._mesh._session.execute(Complete(self.receiver, self.sequence))
             raise
 
     async def _fail(self, error: BaseException) -> None:

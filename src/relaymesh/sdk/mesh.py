@@ -15,6 +15,19 @@ from typing import Any, Self, Unpack
 from relaymesh.client.settings import Transport
 from relaymesh.errors import Closed
 from relaymesh.kernel.bounds import flag, patience
+from relaymesh.kernel.commands import (
+    Ack,
+    ForceDelayed,
+    OpenMailbox,
+    Publish,
+    PurgeDeadLetters,
+    Redrive,
+    Reprioritise,
+    Subscribe,
+    Tick,
+    Unsubscribe,
+)
+from relaymesh.kernel.query import DeadLetters
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
 from relaymesh.sdk.agent import Agent, Handler, Subscription, checked_topic, handler_name
@@ -32,6 +45,7 @@ from relaymesh.sdk.renewal import Renewer
 from relaymesh.sdk.session import Described, Session
 from relaymesh.sdk.stop_signals import exit_of, told_to_stop
 from relaymesh.wire.envelope import parse_priority
+from relaymesh.wire.housekeeping import Checkpoint, Stats
 from relaymesh.wire.stats import MeshStats
 
 MESH_SENDER = "default/mesh"
@@ -109,7 +123,7 @@ class Mesh:
         settings = None
         if options:
             settings, self._tables[address] = mailbox_settings(options)
-        self._session.open_mailbox(address, settings)
+        self._session.execute(OpenMailbox(address, settings))
         return Agent(self, address)
 
     def subscribe(self, topic: str, name: str, **options: Unpack[MailboxOptions]) -> Subscription:
@@ -120,12 +134,12 @@ class Mesh:
         """
         address = self._names.subscription(topic, name)
         settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
-        self._session.subscribe(self._names.pattern(topic), address, settings)
+        self._session.execute(Subscribe(self._names.pattern(topic), address, settings))
         return Subscription(self, address)
 
     def unsubscribe(self, topic: str, name: str) -> int:
         """End a subscription; what it still held is dropped. Answers how many messages that were."""
-        return self._session.unsubscribe(self._names.subscription(topic, name))
+        return self._session.execute(Unsubscribe(self._names.subscription(topic, name)))
 
     def on(
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
@@ -173,20 +187,21 @@ class Mesh:
         envelopes, notes, minted = compose_all(
             origin, messages, self._session.new_ids, self._limit, self._names
         )
-        return receipts_of(self._session.publish(address, envelopes, minted, patience(timeout)), notes)
+        command = Publish(address, envelopes, minted)
+        return receipts_of(self._session.execute(command, timeout=patience(timeout)), notes)
 
     def ack_many(self, deliveries: Sequence[Delivery], *, durable: bool = False) -> None:
         """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
         flag(durable, "durable")
         deliveries = checked_deliveries(deliveries, Delivery)
         tokens = [each._lease.token for each in deliveries if not each._settled]
-        mark_settled(deliveries, self._session.ack(tokens, durable=durable))
+        mark_settled(deliveries, self._session.execute(Ack(tokens), durable=durable))
 
     # -- looking after it
 
     def dead_letters(self, **filters: Any) -> list[DeadLetter]:
         """Dead letters that fit: `receiver, sender, reason, code, ids, since, until, status, limit`."""
-        return select(self._session.dead_letters(), **filters)
+        return select(self._session.execute(DeadLetters()), **filters)
 
     def redrive(
         self,
@@ -205,32 +220,32 @@ class Mesh:
         redriven, and may use the mesh; if it fails or returns None, nothing is redriven.
         """
         flag(dry_run, "dry_run")
-        letters = choose(self._session.dead_letters(), which, filters)
+        letters = choose(self._session.execute(DeadLetters()), which, filters)
         target = None if to is None else self._names.agent(to, "recipient")
         sequences: list[int | None] = [None] * len(letters)
         edited = None
         if not dry_run and letters:
             edited = edited_messages(letters, edit, self._session.new_ids, self._limit)
-            sequences = self._session.redrive([letter.key for letter in letters], target, edited)
+            sequences = self._session.execute(Redrive([letter.key for letter in letters], target, edited))
         return redriven(letters, target, sequences, edited)
 
     def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
         """Remove dead letters for good. Answers how many."""
-        letters = choose(self._session.dead_letters(), which, filters)
-        return self._session.purge([letter.key for letter in letters]) if letters else 0
+        letters = choose(self._session.execute(DeadLetters()), which, filters)
+        return self._session.execute(PurgeDeadLetters([letter.key for letter in letters])) if letters else 0
 
     def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
         """Give pending messages of an agent another priority; all of them, or those with these ids."""
         chosen = None if ids is None else chosen_ids(ids)
-        return self._session.reprioritise(self._names.agent(name), chosen, parse_priority(priority))
+        return self._session.execute(Reprioritise(self._names.agent(name), chosen, parse_priority(priority)))
 
     def deliver_due(self) -> int:
         """Let delayed messages that are due arrive now. It happens by itself; this answers how many did."""
-        return self._session.deliver_due()
+        return self._session.execute(Tick())
 
     def force_deliver_delayed(self, name: str | None = None) -> int:
         """Deliver delayed messages at once: of one agent, or all. Answers how many."""
-        return self._session.force_delayed(None if name is None else self._names.agent(name))
+        return self._session.execute(ForceDelayed(None if name is None else self._names.agent(name)))
 
     def delayed_count(self, name: str | None = None) -> int:
         """How many messages wait for their time: of one agent, or all."""
@@ -238,11 +253,11 @@ class Mesh:
 
     def stats(self) -> MeshStats:
         """Counts of every mailbox and of the whole. Answers also when the disk does not."""
-        return self._session.stats()
+        return self._session.execute(Stats())
 
     def checkpoint(self) -> int | None:
         """Write the whole state now, so that the next start need not replay. Happens by itself."""
-        return self._session.checkpoint()
+        return self._session.execute(Checkpoint())
 
     # -- the end
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import InvalidSettings, LeaseLost, MeshError, UnknownRecipient, Unreachable
 from relaymesh.kernel.bounds import shown, whole
+from relaymesh.kernel.commands import Release
 from relaymesh.kernel.entry import Lease
 from relaymesh.sdk.agent import Handler, Inbox
 from relaymesh.sdk.delivery import AnyDelivery, Delivery
@@ -283,7 +284,7 @@ class WorkerPool:
         tokens = [delivery._lease.token for delivery in deliveries if not delivery._settled]
         if tokens:
             try:
-                self._mesh._session.release(tokens)
+                self._mesh._session.execute(Release(tokens))
             except MeshError as error:
                 log.debug("deliveries were not given back: %s", error)
 

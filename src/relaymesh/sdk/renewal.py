@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from relaymesh.errors import MeshError
 from relaymesh.kernel.bounds import LEASE_MS_MAX
+from relaymesh.kernel.commands import ExtendAll
 from relaymesh.sdk.delivery import AsyncDelivery, Delivery
 from relaymesh.sdk.session import AsyncSession, Session
 
@@ -116,7 +117,7 @@ class Renewer(_Renewing):
     def renew(self) -> None:
         asked = self.due()
         if asked:
-            self._renewed(asked, self._session.extend_all(_extends(asked)))
+            self._renewed(asked, self._session.execute(ExtendAll(_extends(asked))))
 
     def _run(self) -> None:
         while not self._stopping.wait(self.pause_s()):
@@ -148,7 +149,7 @@ class AsyncRenewer(_Renewing):
     async def renew(self) -> None:
         asked = self.due()
         if asked:
-            self._renewed(asked, await self._session.extend_all(_extends(asked)))
+            self._renewed(asked, await self._session.execute(ExtendAll(_extends(asked))))
 
     async def _run(self) -> None:
         while True:

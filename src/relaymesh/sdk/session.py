@@ -1,28 +1,21 @@
-"""What the SDK needs of a node, wherever it is: the calls of a session.
+"""What the SDK needs of a node, wherever it is: a handful of calls.
 
-`Session` is answered by `relaymesh.node.local.LocalSession` and by the remote ones of
-`relaymesh.client`; `AsyncSession` by their awaited twins. The SDK is written against these alone.
+An operation is a value: a command or a query of the kernel, or a request to the node. A session carries it
+there and brings its result back, so a new operation changes no session. `Session` is implemented by
+`relaymesh.node.local.LocalSession` and by the remote ones of `relaymesh.client`; `AsyncSession` by their
+awaited twins. The SDK is written against these alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from relaymesh.errors import MeshError
-from relaymesh.kernel.commands import Nack
-from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry, Lease
-from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.settings import MailboxSettings
-from relaymesh.kernel.step import Receipt
-from relaymesh.wire.stats import MeshStats
+from relaymesh.kernel.commands import Request, Result
+from relaymesh.kernel.entry import Lease
 
-Groups = Sequence[tuple[str, Sequence[Envelope]]]
-"""Messages by recipient."""
-Edited = Sequence[Envelope | None] | None
-"""For each dead letter the message that takes the place of its own; None leaves it as it was."""
 Arrival = Callable[[list[Lease], MeshError | None], None]
 """Called once, by whoever has the deliveries: it only takes note, and never works."""
 
@@ -64,25 +57,16 @@ class Described(Protocol):
 
 
 class Session(Described, Protocol):
-    """Plain calls. Thread-safe. Each answers once the promise that goes with it holds."""
+    """Requests in the caller's thread. Thread-safe."""
 
-    def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None: ...
+    def execute(
+        self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
+    ) -> Result:
+        """Do what a command, a query or a request to the node asks for. Returns once its promise holds.
 
-    def register(
-        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
-    ) -> None:
-        """The agent joins; far away it is online from now on, as long as this session lives."""
-
-    def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None: ...
-
-    def unsubscribe(self, mailbox: str) -> int: ...
-
-    def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]:
-        """All or none. `minted`: every id came from `new_ids`. `timeout`: how long to wait for room."""
-
-    def publish(
-        self, topic: str, envelopes: Sequence[Envelope], minted: bool, timeout: float | None
-    ) -> list[Receipt]: ...
+        timeout: of a command that sends, seconds to wait for room in a full mailbox. None: not at all.
+        durable: wait for the sync, also where results do not.
+        """
 
     def receive(
         self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
@@ -92,70 +76,15 @@ class Session(Described, Protocol):
     def pull(self, mailbox: str, max: int, arrived: Arrival) -> Pull:
         """The same without waiting: `arrived` is called when there are some."""
 
-    def release(self, tokens: Sequence[int]) -> None:
-        """Deliveries nobody looked at: back as if never granted."""
-
-    def expect(self, mailbox: str, correlation_id: str, minted: bool = False) -> None: ...
-
-    def unexpect(self, mailbox: str, correlation_id: str) -> None: ...
-
-    def ack(self, tokens: Sequence[int], *, durable: bool = False, drop: bool = False) -> list[int]:
-        """Answers the tokens that were stale."""
-
-    def nack(self, nack: Nack) -> str: ...
-
-    def settle(self, token: int, groups: Groups) -> list[Receipt]: ...
-
-    def extend(self, token: int, ms: int) -> int: ...
-
-    def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
-        """Deadlines of (token, ms); None for a lease that is lost."""
-
-    def complete(self, mailbox: str, sequence: int) -> bool: ...
-
-    def dead_letters(self) -> list[DeadLetter]: ...
-
-    def redrive(
-        self, letters: Sequence[tuple[str, int]], to: str | None, edited: Edited
-    ) -> list[int | None]: ...
-
-    def purge(self, letters: Sequence[tuple[str, int]]) -> int: ...
-
-    def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int: ...
-
-    def set_breaker(self, mailbox: str, *, open: bool) -> None: ...
-
-    def deliver_due(self) -> int: ...
-
-    def force_delayed(self, mailbox: str | None) -> int: ...
-
-    def stats(self) -> MeshStats: ...
-
-    def peek(self, mailbox: str, limit: int) -> list[Entry]: ...
-
-    def checkpoint(self) -> int | None: ...
-
     def close(self, *, force: bool = False) -> None: ...
 
 
 class AsyncSession(Described, Protocol):
-    """The same calls, awaited, on the loop they belong to. Cancelling a receive gives deliveries back."""
+    """The same, awaited, on the loop it belongs to. Cancelling a receive gives deliveries back."""
 
-    async def open_mailbox(self, address: str, settings: MailboxSettings | None) -> None: ...
-
-    async def register(
-        self, agent: str, role: str | None, capabilities: Sequence[str], metadata: Mapping[str, Any] | None
-    ) -> None: ...
-
-    async def subscribe(self, pattern: str, mailbox: str, settings: MailboxSettings) -> None: ...
-
-    async def unsubscribe(self, mailbox: str) -> int: ...
-
-    async def send(self, groups: Groups, minted: bool, timeout: float | None) -> list[Receipt]: ...
-
-    async def publish(
-        self, topic: str, envelopes: Sequence[Envelope], minted: bool, timeout: float | None
-    ) -> list[Receipt]: ...
+    async def execute(
+        self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
+    ) -> Result: ...
 
     async def receive(
         self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
@@ -165,46 +94,6 @@ class AsyncSession(Described, Protocol):
         """A receive without end, which outlasts a node that is away for a while."""
 
     def give_back(self, leases: list[Lease]) -> None:
-        """Deliveries nobody looked at: back as if never granted, and without waiting."""
-
-    async def release(self, tokens: Sequence[int]) -> None: ...
-
-    async def expect(self, mailbox: str, correlation_id: str, minted: bool = False) -> None: ...
-
-    async def unexpect(self, mailbox: str, correlation_id: str) -> None: ...
-
-    async def ack(self, tokens: Sequence[int], *, durable: bool = False, drop: bool = False) -> list[int]: ...
-
-    async def nack(self, nack: Nack) -> str: ...
-
-    async def settle(self, token: int, groups: Groups) -> list[Receipt]: ...
-
-    async def extend(self, token: int, ms: int) -> int: ...
-
-    async def extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]: ...
-
-    async def complete(self, mailbox: str, sequence: int) -> bool: ...
-
-    async def dead_letters(self) -> list[DeadLetter]: ...
-
-    async def redrive(
-        self, letters: Sequence[tuple[str, int]], to: str | None, edited: Edited
-    ) -> list[int | None]: ...
-
-    async def purge(self, letters: Sequence[tuple[str, int]]) -> int: ...
-
-    async def reprioritise(self, mailbox: str, ids: frozenset[str] | None, priority: int) -> int: ...
-
-    async def set_breaker(self, mailbox: str, *, open: bool) -> None: ...
-
-    async def deliver_due(self) -> int: ...
-
-    async def force_delayed(self, mailbox: str | None) -> int: ...
-
-    async def stats(self) -> MeshStats: ...
-
-    async def peek(self, mailbox: str, limit: int) -> list[Entry]: ...
-
-    async def checkpoint(self) -> int | None: ...
+        """Return deliveries that were not looked at, as if never granted, and without waiting."""
 
     async def close(self, *, force: bool = False) -> None: ...

@@ -12,6 +12,7 @@ import msgspec
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.node.node import Node
 from relaymesh.node.stats import stats_of
+from relaymesh.wire.housekeeping import Stats
 from relaymesh.wire.stats import MailboxStats, MeshStats
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Counting:
     async def stats(self) -> MeshStats:
         """Counters of every mailbox, and of the node."""
         if self.are_few:
-            return await self._served.session.stats()
+            return await self._served.session.execute(Stats())
         return await self._lately("stats", self._count)
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from relaymesh.errors import InvalidEnvelope, NotFound
 from relaymesh.kernel.address import name_of, namespace_of
-from relaymesh.kernel.commands import Command, DrainAgent, RegisterAgent
+from relaymesh.kernel.commands import Command, DrainAgent, RegisterAgent, Result
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.registration import Registration
 from relaymesh.server.codes import AgentBusy
@@ -32,7 +32,7 @@ _version = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?(?:\.\d{1,4})?\Z", re.ASCII)
 class Core(Protocol):
     """What the roster needs of a node's core."""
 
-    def execute(self, command: Command) -> Any: ...
+    def execute(self, command: Command[Result]) -> Result: ...
     def read(self, look: Callable[[Kernel], Any]) -> Any: ...
 
 
@@ -92,13 +92,11 @@ class Roster:
         namespace = namespace_of(command.agent)
         known: list[str] = self._core.read(lambda kernel: list(kernel.state.agents))
         check_unlike([name_of(command.agent)], [name_of(a) for a in known if namespace_of(a) == namespace])
-        registration: Registration = self._core.execute(command)
-        return registration
+        return self._core.execute(command)
 
     async def drain(self, agent: str) -> Registration:
         """No new tasks for it until it registers again. Raises `NotFound` when it never did."""
-        registration: Registration = await asyncio.to_thread(self._core.execute, DrainAgent(agent))
-        return registration
+        return await asyncio.to_thread(self._core.execute, DrainAgent(agent))
 
     def heartbeat(self, agent: str, now: int, status: str | None = None) -> None:
         """Raises `NotFound` for an agent without a mailbox: it must register first."""

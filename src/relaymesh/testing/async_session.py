@@ -7,14 +7,16 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from relaymesh.errors import MailboxFull
-from relaymesh.kernel.commands import Command, Receive
+from relaymesh.kernel.commands import Receive, Request, Result
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.step import Receipt, Step
 from relaymesh.node.async_local import AsyncLocalSession, AsyncReceiver, CommitThread
 from relaymesh.node.clock import Latch
-from relaymesh.node.core import Core, marks_of
+from relaymesh.node.core import Core
 from relaymesh.node.local import ROOM_POLL_S, InProcess
 from relaymesh.node.node import Node
+from relaymesh.node.originals import Sending
+from relaymesh.node.release import Marks, all_needs
 
 Wait = Callable[[float | None, Callable[[], bool]], Awaitable[None]]
 """Let time pass until so many seconds are over (None: very many), or until something holds."""
@@ -29,18 +31,21 @@ class VirtualSession(AsyncLocalSession):
         self._commits = _Commits(node.core)
 
     async def _commit(self, step: Step, durable: bool = False) -> None:
-        written, synced = marks_of(step)
-        self._core.reach(written, written if durable else synced, durable=durable)
+        core = self._core
+        core.reach(all_needs(step, waits_for_sync=core.waits_for_sync, durable=durable))
 
-    async def _passed(self, written: int, synced: int, sync_to: int) -> None:
-        self._core.reach(written, max(synced, sync_to))
+    async def _passed(self, needs: Marks, sync_to: int) -> None:
+        self._core.reach((needs[0], max(needs[1], sync_to)))
 
-    async def _when_room(self, prepare: Callable[[], Command], timeout: float | None) -> list[Receipt]:
-        deadline = self.now() + (timeout or 0) * 1000
+    async def _ask_node(self, request: Request[Result]) -> Result:
+        return self.node.answer(request)
+
+    async def _wait_for_room(self, command: Sending, timeout: float) -> list[Receipt]:
+        deadline = self.now() + timeout * 1000
         latch: Latch | None = None
         while True:
             try:
-                receipts: list[Receipt] = await self._execute(prepare())
+                receipts = await self._admit(command)
             except MailboxFull:
                 left = (deadline - self.now()) / 1000
                 if left <= 0:
@@ -68,7 +73,7 @@ class VirtualSession(AsyncLocalSession):
         )
         waits = timeout is None or timeout > 0
         try:
-            served: bool = await self._execute(Receive(mailbox, receiver, wait=waits))
+            served = await self.execute(Receive(mailbox, receiver, wait=waits))
             if not served and not waits:
                 return []
             await self._wait(timeout, future.done)
@@ -86,9 +91,6 @@ class VirtualSession(AsyncLocalSession):
         served = self._core.execute(Receive(mailbox, receiver, wait=False))
         return future.result() if served else []
 
-    async def checkpoint(self) -> int | None:
-        return self.node.checkpoint()
-
     async def close(self, *, force: bool = False) -> None:
         self.node.close(force=force)
 
@@ -100,7 +102,7 @@ class _Commits(CommitThread):
         self._core = core
 
     def want(self, synced: int) -> None:
-        self._core.reach(self._core.through, synced)
+        self._core.reach((self._core.through, synced))
 
     def close(self) -> None:
         """There is no thread to end."""

@@ -10,6 +10,7 @@ import pytest
 
 from relaymesh.errors import InvalidSettings
 from relaymesh.gateways.filebus import BusSettings
+from relaymesh.kernel.commands import Ack
 from relaymesh.testing import ManualClock, ManualMesh
 from tests.gateways.filebus.station import Station, names, station
 
@@ -176,7 +177,7 @@ def test_an_ack_that_reached_the_mesh_before_the_crash_is_only_filed_away(bus: S
     claim = bus.take()
     bus.turn(1)
     claim.path.rename(bus.path / "done" / claim.path.name)
-    bus.mesh._session.ack([bus.bus.deliveries.held[claim.stem].token])
+    bus.mesh._session.execute(Ack([bus.bus.deliveries.held[claim.stem].token]))
     bus.die()
     bus.open()
     bus.turn()

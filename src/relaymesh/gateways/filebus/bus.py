@@ -15,6 +15,7 @@ from relaymesh.gateways.filebus.scan import Scan
 from relaymesh.gateways.filebus.settings import BusSettings
 from relaymesh.gateways.filebus.tree import PRIVATE, Tree, make_tree
 from relaymesh.kernel.address import agent_address
+from relaymesh.kernel.commands import OpenMailbox
 from relaymesh.node.disk import RealLock
 from relaymesh.sdk.session import Session
 
@@ -53,7 +54,7 @@ class FileBus:
             raise
         try:
             for agent in self.agents:
-                session.open_mailbox(agent, None)
+                session.execute(OpenMailbox(agent))
             parts = (self._tree, session, self.settings, self.agents, self.notices, wall)
             self.outbox = Outbox(*parts)
             self.deliveries = Deliveries(*parts)

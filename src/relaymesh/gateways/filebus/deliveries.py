@@ -26,6 +26,7 @@ from relaymesh.gateways.filebus.session import live_leases, receive_one
 from relaymesh.gateways.filebus.settings import BusSettings
 from relaymesh.gateways.filebus.settling import Settling
 from relaymesh.gateways.filebus.tree import Tree
+from relaymesh.kernel.commands import ExtendAll, Release
 from relaymesh.kernel.entry import Lease
 from relaymesh.sdk.session import Session
 
@@ -169,7 +170,7 @@ class Deliveries:
         ]
         if not asked:
             return
-        deadlines = self._session.extend_all([(held.token, ms) for held, ms in asked])
+        deadlines = self._session.execute(ExtendAll([(held.token, ms) for held, ms in asked]))
         for (held, _), deadline in zip(asked, deadlines, strict=True):
             if deadline is None:
                 self._lose(held)
@@ -233,7 +234,7 @@ class Deliveries:
         try:
             held = put_out(self._tree, lease, agent, self._session.now())
         except OSError as error:
-            self._session.release([lease.token])
+            self._session.execute(Release([lease.token]))
             drop_payload(self._tree, delivery_stem(lease.envelope.id, lease.token))
             self._notices.say("inbox", f"deliveries cannot be written: {error}")
             return False
@@ -246,7 +247,7 @@ class Deliveries:
         for held in taken:
             del self.held[held.stem]
         if taken:
-            self._session.release([held.token for held in taken])
+            self._session.execute(Release([held.token for held in taken]))
 
     def _withdraw_all(self) -> None:
         """Clear the inbox, also of what an earlier gateway left there."""
@@ -261,4 +262,4 @@ class Deliveries:
         live = live_leases(self._session, tokens)
         ours = [token for token, mailbox in live.items() if mailbox is None or mailbox in self._agents]
         if ours:
-            self._session.release(ours)
+            self._session.execute(Release(ours))

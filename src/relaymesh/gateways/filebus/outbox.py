@@ -36,6 +36,7 @@ from relaymesh.gateways.filebus.names import (
 from relaymesh.gateways.filebus.notices import Notices
 from relaymesh.gateways.filebus.settings import BusSettings
 from relaymesh.gateways.filebus.tree import Tree
+from relaymesh.kernel.commands import Publish, Send
 from relaymesh.kernel.step import Receipt
 from relaymesh.sdk.session import Session
 from relaymesh.wire.envelope import iso
@@ -218,8 +219,8 @@ class Outbox:
             for letter in plain:
                 groups.setdefault(letter.target, []).append(letter)
             try:
-                receipts = self._session.send(
-                    [(to, [each.envelope for each in letters]) for to, letters in groups.items()], False, None
+                receipts = self._session.execute(
+                    Send([(to, [each.envelope for each in letters]) for to, letters in groups.items()])
                 )
             except (SenderError, Refused):
                 pass  # one of them is to blame: found out below
@@ -237,10 +238,11 @@ class Outbox:
         if letter.target in self._refused:
             return False  # it must not overtake the one that was refused
         try:
+            envelopes = [letter.envelope]
             if not letter.is_topic:
-                [receipt] = self._session.send([(letter.target, [letter.envelope])], False, None)
+                [receipt] = self._session.execute(Send([(letter.target, envelopes)]))
             else:
-                [receipt] = self._session.publish(letter.target, [letter.envelope], False, None)
+                [receipt] = self._session.execute(Publish(letter.target, envelopes))
         except SenderError as error:
             return self._bury(letter.stem + META, self._tree.private, error)
         except (MailboxFull, DeadLettersFull) as error:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from relaymesh.kernel.commands import ExtendAll
 from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.query import MailboxesOf
 from relaymesh.sdk.session import Session
 
 PROBE_MS = 1
@@ -20,8 +22,7 @@ PROBE_MS = 1
 class Embedded(Protocol):
     """What a session has when the node is in this process."""
 
-    def mailbox_of(self, tokens: Sequence[int]) -> dict[int, str]:
-        """The mailbox of each token that is still good."""
+    node: object
 
     def receive(
         self,
@@ -49,6 +50,6 @@ def live_leases(session: Session, tokens: Sequence[int]) -> dict[int, str | None
     if not tokens:
         return {}
     if isinstance(session, Embedded):
-        return dict(session.mailbox_of(tokens))
-    deadlines = session.extend_all([(token, PROBE_MS) for token in tokens])
+        return dict(session.execute(MailboxesOf(tokens)))
+    deadlines = session.execute(ExtendAll([(token, PROBE_MS) for token in tokens]))
     return {token: None for token, deadline in zip(tokens, deadlines, strict=True) if deadline is not None}

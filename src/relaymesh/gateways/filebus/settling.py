@@ -14,6 +14,7 @@ from relaymesh.gateways.filebus.names import META, VERDICT
 from relaymesh.gateways.filebus.notices import Notices
 from relaymesh.gateways.filebus.tree import Tree
 from relaymesh.gateways.filebus.verdict import read_verdict
+from relaymesh.kernel.commands import Ack, Complete
 from relaymesh.sdk.session import Session
 from relaymesh.wire.envelope import iso
 
@@ -40,7 +41,7 @@ class Settling:
         if not deliveries:
             return
         tokens = [held.token for held in deliveries.values() if held is not None and not held.settled]
-        stale = set(self._session.ack(tokens)) if tokens else set()
+        stale = set(self._session.execute(Ack(tokens))) if tokens else set()
         for stem, held in deliveries.items():
             if held is None or held.token in stale:
                 self._complete(stem, held)
@@ -51,7 +52,9 @@ class Settling:
         words = read_words(self._tree.done, stem, self._tree.owners)
         mailbox = held.mailbox if held is not None else words.to
         sequence = held.sequence if held is not None else words.delivery.sequence
-        if mailbox in self._agents and sequence is not None and self._session.complete(mailbox, sequence):
+        if mailbox not in self._agents or sequence is None:
+            return
+        if self._session.execute(Complete(mailbox, sequence)):
             self._notices.say(stem, "was done after its lease was lost: it is not delivered again")
 
     def _file_away(self, stems: list[str]) -> None:
@@ -77,7 +80,7 @@ class Settling:
         state = "lease_lost"
         if held is not None:
             try:
-                state = "settled" if held.settled else self._session.nack(verdict.nack(held.token, now))
+                state = "settled" if held.settled else self._session.execute(verdict.nack(held.token, now))
             except LeaseLost:
                 state = "lease_lost"
         if state in {"retrying", "deferred"}:

@@ -13,8 +13,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from relaymesh.errors import InvalidEnvelope, InvalidSettings, NotFound
+from relaymesh.kernel.commands import PurgeDeadLetters, Redrive
 from relaymesh.kernel.dead_letters import DeadLetter as Letter
 from relaymesh.kernel.envelope import Encoding, Envelope
+from relaymesh.kernel.query import DeadLetters
 from relaymesh.sdk.letters import DeadLetter, select
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.pages import letter_size, letters_after
@@ -109,7 +111,7 @@ async def purge(exchange: Exchange) -> PurgedAnswer:
     choices = None if named is None else [LetterChoice(dead_sequence=each) for each in dict.fromkeys(named)]
     chosen = _chosen(await _visible(exchange), choices, request.filter)
     keys = [(letter.mailbox, letter.dead_sequence) for letter, _ in chosen]
-    return PurgedAnswer(purged=await exchange.served.session.purge(keys) if keys else 0)
+    return PurgedAnswer(purged=await exchange.served.session.execute(PurgeDeadLetters(keys)) if keys else 0)
 
 
 # -- which ------------------------------------------------------------------------------------
@@ -117,7 +119,7 @@ async def purge(exchange: Exchange) -> PurgedAnswer:
 
 async def _visible(exchange: Exchange) -> list[Letter]:
     async with exchange.account.long_work:
-        letters = await exchange.served.session.dead_letters()
+        letters = await exchange.served.session.execute(DeadLetters())
         return await letters_after(letters, (0, ""), exchange.principal.sees)
 
 
@@ -238,4 +240,4 @@ async def _redrive_paced(
             await asyncio.sleep(max(0.0, began + start / rate_per_s - loop.time()))
         piece = slice(start, start + size)
         keys = [(letter.mailbox, letter.dead_sequence) for letter in letters[piece]]
-        sequences[piece] = await served.session.redrive(keys, target, edited[piece])
+        sequences[piece] = await served.session.execute(Redrive(keys, target, edited[piece]))

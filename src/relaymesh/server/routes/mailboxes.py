@@ -10,6 +10,16 @@ import msgspec
 
 from relaymesh.errors import InvalidEnvelope, NotFound
 from relaymesh.kernel.address import subscriber_of
+from relaymesh.kernel.commands import (
+    Complete,
+    Expect,
+    ForceDelayed,
+    OpenMailbox,
+    Reprioritise,
+    SetBreaker,
+    Tick,
+    Unexpect,
+)
 from relaymesh.kernel.entry import STATE_NAMES, Entry
 from relaymesh.server.counting import stats_of_one
 from relaymesh.server.exchange import Exchange
@@ -52,12 +62,13 @@ async def open_mailbox(exchange: Exchange) -> MailboxAnswer:
     principal.require_mailbox(mailbox)
     request = await exchange.decode(OpenMailboxRequest)
     settings = None if request.settings is None else settings_from(request.settings)
-    await exchange.served.session.open_mailbox(
+    command = OpenMailbox(
         mailbox,
         exchange.served.opening(mailbox, settings),
-        budget=exchange.served.budget,
+        exchange.served.budget,
         may_reject=not principal.owner_of(mailbox),
     )
+    await exchange.served.session.execute(command)
     return MailboxAnswer(mailbox=mailbox)
 
 
@@ -118,7 +129,7 @@ async def complete(exchange: Exchange) -> CompleteAnswer:
     """The work of a lost lease was done all the same: its next delivery is acked unseen."""
     mailbox = _owned(exchange)
     request = await exchange.decode(CompleteRequest)
-    return CompleteAnswer(waits=await exchange.served.session.complete(mailbox, request.sequence))
+    return CompleteAnswer(waits=await exchange.served.session.execute(Complete(mailbox, request.sequence)))
 
 
 async def ended(exchange: Exchange) -> EndedAnswer:
@@ -133,7 +144,7 @@ async def expect(exchange: Exchange) -> MailboxAnswer:
     """Keep answers with a correlation id apart for whoever receives by it."""
     mailbox = _owned(exchange)
     request = await exchange.decode(ExpectRequest)
-    await exchange.served.session.expect(mailbox, request.correlation_id, budget=exchange.served.budget)
+    await exchange.served.session.execute(Expect(mailbox, request.correlation_id, exchange.served.budget))
     return MailboxAnswer(mailbox=mailbox)
 
 
@@ -141,7 +152,7 @@ async def unexpect(exchange: Exchange) -> MailboxAnswer:
     """Keep them apart no longer."""
     mailbox = _owned(exchange)
     request = await exchange.decode(ExpectRequest)
-    await exchange.served.session.unexpect(mailbox, request.correlation_id)
+    await exchange.served.session.execute(Unexpect(mailbox, request.correlation_id))
     return MailboxAnswer(mailbox=mailbox)
 
 
@@ -150,7 +161,8 @@ async def reprioritise(exchange: Exchange) -> ChangedAnswer:
     mailbox = _administered(exchange)
     request = await exchange.decode(ReprioritiseRequest)
     ids = None if request.ids is None else frozenset(request.ids)
-    changed = await exchange.served.session.reprioritise(mailbox, ids, parse_priority(request.priority))
+    command = Reprioritise(mailbox, ids, parse_priority(request.priority))
+    changed = await exchange.served.session.execute(command)
     return ChangedAnswer(changed=changed)
 
 
@@ -158,7 +170,7 @@ async def set_breaker(exchange: Exchange) -> MailboxAnswer:
     """Open the circuit breaker by hand, or close it."""
     mailbox = _administered(exchange)
     request = await exchange.decode(BreakerRequest)
-    await exchange.served.session.set_breaker(mailbox, open=request.open)
+    await exchange.served.session.execute(SetBreaker(mailbox, request.open))
     return MailboxAnswer(mailbox=mailbox)
 
 
@@ -168,13 +180,13 @@ async def force_delayed(exchange: Exchange) -> ChangedAnswer:
     principal.require("write")
     request = await exchange.decode(ForceDelayedRequest)
     if request.mailbox is not None:
-        return ChangedAnswer(changed=await session.force_delayed(principal.mailbox(request.mailbox)))
+        return ChangedAnswer(changed=await session.execute(ForceDelayed(principal.mailbox(request.mailbox))))
     if principal.everywhere:
-        return ChangedAnswer(changed=await session.force_delayed(None))
+        return ChangedAnswer(changed=await session.execute(ForceDelayed()))
     changed = 0
     for mailbox, stats in (await exchange.served.counting.stats()).mailboxes.items():
         if stats.delayed and principal.sees(mailbox):
-            changed += await session.force_delayed(mailbox)
+            changed += await session.execute(ForceDelayed(mailbox))
     return ChangedAnswer(changed=changed)
 
 
@@ -182,4 +194,4 @@ async def deliver_due(exchange: Exchange) -> ChangedAnswer:
     """Let delayed messages that are due arrive now. It happens by itself."""
     exchange.principal.require("agent")
     await exchange.body()
-    return ChangedAnswer(changed=await exchange.served.session.deliver_due())
+    return ChangedAnswer(changed=await exchange.served.session.execute(Tick()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from relaymesh.errors import InvalidEnvelope
+from relaymesh.kernel.commands import Publish, Send
 from relaymesh.server.exchange import Exchange, Reply, accepted
 from relaymesh.server.intake import Intake, TopicIntake, messages_in, parsed
 from relaymesh.wire.api import ReceiptBody, ReceiptsAnswer
@@ -27,7 +28,8 @@ async def send(exchange: Exchange) -> Reply:
     exchange.charge(len(messages))
     intake = Intake(served, principal, await parsed(served, exchange.account, messages))
     exchange.acted_as(intake.senders)
-    receipts = await served.session.send(intake.groups, intake.minted, timeout, budget=served.budget)
+    command = Send(intake.groups, intake.minted, budget=served.budget)
+    receipts = await served.session.execute(command, timeout=timeout)
     return _receipts(intake.receipts(receipts), batch)
 
 
@@ -41,9 +43,8 @@ async def publish(exchange: Exchange) -> Reply:
     exchange.charge(len(messages))
     intake = TopicIntake(served, principal, await parsed(served, exchange.account, messages))
     exchange.acted_as(intake.senders)
-    receipts = await served.session.publish(
-        topic, intake.envelopes, intake.minted, timeout, budget=served.budget
-    )
+    command = Publish(topic, intake.envelopes, intake.minted, budget=served.budget)
+    receipts = await served.session.execute(command, timeout=timeout)
     return _receipts(intake.receipts(receipts), batch)
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from relaymesh.errors import RateLimited
 from relaymesh.kernel.address import subscriber_of
+from relaymesh.kernel.commands import Release
 from relaymesh.kernel.entry import Lease, format_token
 from relaymesh.server.exchange import Disconnected, Exchange, decode_body
 from relaymesh.server.intake import heard
@@ -47,7 +48,7 @@ async def _fitting(served: Served, leases: list[Lease]) -> list[Lease]:
     """What fits into one answer; the others go back, unburned."""
     count = portion(lease.envelope.size for lease in leases)
     if count < len(leases):
-        await served.session.release([lease.token for lease in leases[count:]])
+        await served.session.execute(Release([lease.token for lease in leases[count:]]))
     return leases[:count]
 
 
@@ -91,7 +92,7 @@ async def _give_back(served: Served, receiving: asyncio.Future[list[Lease]]) -> 
     if not receiving.done():
         receiving.cancel()  # the session gives back what was on its way
     elif not receiving.cancelled() and receiving.exception() is None:
-        await served.session.release([lease.token for lease in receiving.result()])
+        await served.session.execute(Release([lease.token for lease in receiving.result()]))
 
 
 def delivery_body(lease: Lease, now: int) -> DeliveryBody:

@@ -15,8 +15,9 @@ from msgspec import UNSET
 
 from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError, Unauthorized
 from relaymesh.kernel.address import subscriber_of
-from relaymesh.kernel.commands import Nack
+from relaymesh.kernel.commands import Ack, Extend, Nack, Release, Settle
 from relaymesh.kernel.entry import parse_token
+from relaymesh.kernel.query import MailboxesOf
 from relaymesh.server.codes import BY_NAME
 from relaymesh.server.exchange import Exchange, Reply
 from relaymesh.server.intake import Intake, parsed
@@ -110,7 +111,7 @@ class Settling:
     async def look_up(self, texts: list[str]) -> None:
         """Sort the tokens: good, stale, or somebody else's."""
         tokens = {text: token for text in texts if (token := parse_token(text)) is not None}
-        mailboxes = await self._session.mailbox_of(list(tokens.values()))
+        mailboxes = await self._session.execute(MailboxesOf(list(tokens.values())))
         for text in texts:
             mailbox = mailboxes.get(tokens.get(text, -1))
             if mailbox is None:
@@ -131,13 +132,13 @@ class Settling:
         tokens = self._usable(texts)
         stale: set[int] = set()
         if tokens:
-            stale = set(await self._session.ack(tokens, durable=durable, drop=outcome == "dropped"))
+            stale = set(await self._session.execute(Ack(tokens, outcome == "dropped"), durable=durable))
         return [self._refused.get(text) or _ended(text, outcome, self._good[text] in stale) for text in texts]
 
     async def release(self, texts: list[str]) -> list[SettledBody]:
         tokens = self._usable(texts)
         if tokens:
-            await self._session.release(tokens)
+            await self._session.execute(Release(tokens))
         return [self._refused.get(text) or SettledBody(token=text, outcome="released") for text in texts]
 
     async def reply(self, reply: ReplyBody) -> SettledBody:
@@ -148,9 +149,8 @@ class Settling:
             messages = await parsed(self._served, self._account, reply.messages)
             answers_for = subscriber_of(self._mailboxes[reply.token])
             intake = Intake(self._served, self._principal, messages, answers_for)
-            given = await self._session.settle(
-                self._good[reply.token], intake.groups, budget=self._served.budget
-            )
+            command = Settle(self._good[reply.token], intake.groups, budget=self._served.budget)
+            given = await self._session.execute(command)
         except MeshError as error:
             return _refused(reply.token, error)
         return SettledBody(token=reply.token, outcome="replied", receipts=intake.receipts(given))
@@ -168,7 +168,7 @@ class Settling:
             nack.until_ms,
         )
         try:
-            outcome: Any = await self._session.nack(command)
+            outcome: Any = await self._session.execute(command)
         except MeshError as error:
             return _refused(nack.token, error)
         return SettledBody(token=nack.token, outcome=outcome)
@@ -177,7 +177,7 @@ class Settling:
         if extend.token in self._refused:
             return self._refused[extend.token]
         try:
-            deadline = await self._session.extend(self._good[extend.token], extend.ms)
+            deadline = await self._session.execute(Extend(self._good[extend.token], extend.ms))
         except MeshError as error:
             return _refused(extend.token, error)
         return SettledBody(token=extend.token, outcome="extended", deadline=iso(deadline))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaymesh.kernel.address import name_of
+from relaymesh.kernel.commands import Subscribe, Unsubscribe
 from relaymesh.server.exchange import Exchange
 from relaymesh.wire.api import (
     DroppedAnswer,
@@ -24,8 +25,8 @@ async def subscribe(exchange: Exchange) -> SubscriptionAnswer:
     given = settings_from(request.settings or MailboxSettingsBody(), schedule="fifo")
     settings = exchange.served.settings.reliability.mailbox_settings(given)
     owner = exchange.principal.owner_of(mailbox)
-    await exchange.served.session.subscribe(
-        pattern, mailbox, settings, owner=owner, budget=exchange.served.budget, may_reject=not owner
+    await exchange.served.session.execute(
+        Subscribe(pattern, mailbox, settings, owner, exchange.served.budget, may_reject=not owner)
     )
     return SubscriptionAnswer(mailbox=mailbox, topic=pattern, name=name_of(mailbox).partition(":")[2])
 
@@ -33,7 +34,7 @@ async def subscribe(exchange: Exchange) -> SubscriptionAnswer:
 async def unsubscribe(exchange: Exchange) -> DroppedAnswer:
     """End a subscription; what it still held is dropped."""
     mailbox, _ = _named(exchange)
-    return DroppedAnswer(dropped=await exchange.served.session.unsubscribe(mailbox))
+    return DroppedAnswer(dropped=await exchange.served.session.execute(Unsubscribe(mailbox)))
 
 
 def _named(exchange: Exchange) -> tuple[str, str]:

@@ -22,8 +22,23 @@ import msgspec
 
 from relaymesh.errors import InvalidEnvelope, NotFound, RateLimited
 from relaymesh.kernel.bounds import COUNT_MAX
+from relaymesh.kernel.commands import (
+    Complete,
+    Expect,
+    ForceDelayed,
+    OpenMailbox,
+    PurgeDeadLetters,
+    Redrive,
+    Reprioritise,
+    SetBreaker,
+    Subscribe,
+    Tick,
+    Unexpect,
+    Unsubscribe,
+)
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.query import DeadLetters, FindLetters
 from relaymesh.server.outcome import ended_by
 from relaymesh.server.pages import entries_page, letter_size, letters_after, page
 from relaymesh.server.routes.agents import handshake_ack
@@ -31,6 +46,7 @@ from relaymesh.server.ws.operations import Operations
 from relaymesh.wire import frames
 from relaymesh.wire.api import HandshakeAck
 from relaymesh.wire.envelope import check_envelope
+from relaymesh.wire.housekeeping import Checkpoint
 from relaymesh.wire.stats import MeshStats
 
 EXPECTED_MAX = 10_000
@@ -47,9 +63,8 @@ class Page(msgspec.Struct, frozen=True):
 async def _open_mailbox(on: Operations, given: frames.OpenMailbox) -> None:
     mailbox = on.mailbox(given.mailbox)
     may_reject = not on.principal.owner_of(mailbox)
-    await on.served.session.open_mailbox(
-        mailbox, on.served.opening(mailbox, given.settings), budget=on.served.budget, may_reject=may_reject
-    )
+    settings = on.served.opening(mailbox, given.settings)
+    await on.served.session.execute(OpenMailbox(mailbox, settings, on.served.budget, may_reject))
 
 
 async def _subscribe(on: Operations, given: frames.Subscribe) -> None:
@@ -59,13 +74,13 @@ async def _subscribe(on: Operations, given: frames.Subscribe) -> None:
     on.principal.require_mailbox(mailbox)
     owner = on.principal.owner_of(mailbox)
     settings = on.served.settings.reliability.mailbox_settings(given.settings)
-    await on.served.session.subscribe(
-        pattern, mailbox, settings, owner=owner, budget=on.served.budget, may_reject=not owner
+    await on.served.session.execute(
+        Subscribe(pattern, mailbox, settings, owner, on.served.budget, may_reject=not owner)
     )
 
 
 async def _unsubscribe(on: Operations, given: frames.OfMailbox) -> int:
-    return await on.served.session.unsubscribe(on.mailbox(given.mailbox))
+    return await on.served.session.execute(Unsubscribe(on.mailbox(given.mailbox)))
 
 
 async def _expect(on: Operations, given: frames.Correlation) -> None:
@@ -74,18 +89,18 @@ async def _expect(on: Operations, given: frames.Correlation) -> None:
     renewed = (mailbox, given.correlation_id) in on.session.expected
     if len(on.session.expected) >= EXPECTED_MAX and not renewed:
         raise RateLimited(f"{EXPECTED_MAX} answers are expected already")
-    await on.served.session.expect(mailbox, given.correlation_id, budget=on.served.budget)
+    await on.served.session.execute(Expect(mailbox, given.correlation_id, on.served.budget))
     on.session.expected.add((mailbox, given.correlation_id))
 
 
 async def _unexpect(on: Operations, given: frames.Correlation) -> None:
     mailbox = on.mailbox(given.mailbox)
     on.session.expected.discard((mailbox, given.correlation_id))
-    await on.served.session.unexpect(mailbox, given.correlation_id)
+    await on.served.session.execute(Unexpect(mailbox, given.correlation_id))
 
 
 async def _complete(on: Operations, given: frames.Complete) -> bool:
-    return await on.served.session.complete(on.mailbox(given.mailbox), given.sequence)
+    return await on.served.session.execute(Complete(on.mailbox(given.mailbox), given.sequence))
 
 
 async def _ended_by(on: Operations, given: frames.Attempts) -> list[bool]:
@@ -140,7 +155,7 @@ async def _peek(on: Operations, given: frames.Peek) -> Page:
 
 async def _dead_letters(on: Operations, given: frames.LettersPage) -> Page:
     async with on.account.long_work:
-        letters = await on.served.session.dead_letters()
+        letters = await on.served.session.execute(DeadLetters())
         seen = await letters_after(letters, given.after or (0, ""), on.principal.sees)
         return Page(*page(seen, letter_size))
 
@@ -152,7 +167,8 @@ async def _letters(on: Operations, given: frames.Letters) -> Page:
 
 async def _named(on: Operations, names: Sequence[tuple[str, int]]) -> list[DeadLetter]:
     found = []
-    for name, letter in zip(names, await on.served.session.letters(names), strict=True):
+    letters = await on.served.session.execute(FindLetters(names))
+    for name, letter in zip(names, letters, strict=True):
         if letter is None or not on.principal.sees(letter.mailbox):
             raise NotFound(f"there is no dead letter {name[1]} of {name[0]}")
         found.append(letter)
@@ -166,7 +182,7 @@ async def _redrive(on: Operations, given: frames.Redrive) -> list[int | None]:
     letters = await _named(on, given.letters)
     to = None if given.to is None else on.principal.address(given.to, "recipient")
     edited = None if given.edited is None else _edited(on, letters, given.edited)
-    return await on.served.session.redrive(given.letters, to, edited)
+    return await on.served.session.execute(Redrive(given.letters, to, edited))
 
 
 def _edited(
@@ -197,30 +213,30 @@ def _edited(
 
 async def _purge(on: Operations, given: frames.Letters) -> int:
     await _named(on, given.letters)
-    return await on.served.session.purge(given.letters)
+    return await on.served.session.execute(PurgeDeadLetters(given.letters))
 
 
 async def _reprioritise(on: Operations, given: frames.Reprioritise) -> int:
     ids = None if given.ids is None else frozenset(given.ids)
     if not 1 <= given.priority <= 5:
         raise InvalidEnvelope(f"priority must be 1 (first) to 5 (last), not {given.priority}")
-    return await on.served.session.reprioritise(on.mailbox(given.mailbox), ids, given.priority)
+    return await on.served.session.execute(Reprioritise(on.mailbox(given.mailbox), ids, given.priority))
 
 
 async def _set_breaker(on: Operations, given: frames.SetBreaker) -> None:
-    await on.served.session.set_breaker(on.mailbox(given.mailbox), open=given.open)
+    await on.served.session.execute(SetBreaker(on.mailbox(given.mailbox), given.open))
 
 
 async def _force_delayed(on: Operations, given: frames.ForceDelayed) -> int:
     session = on.served.session
     if given.mailbox is not None:
-        return await session.force_delayed(on.mailbox(given.mailbox))
+        return await session.execute(ForceDelayed(on.mailbox(given.mailbox)))
     if on.principal.everywhere:
-        return await session.force_delayed(None)
+        return await session.execute(ForceDelayed())
     stats = await on.served.counting.stats()
     return sum(
         [
-            await session.force_delayed(address)
+            await session.execute(ForceDelayed(address))
             for address, box in stats.mailboxes.items()
             if box.delayed and on.principal.sees(address)
         ]
@@ -228,12 +244,12 @@ async def _force_delayed(on: Operations, given: frames.ForceDelayed) -> int:
 
 
 async def _deliver_due(on: Operations, given: frames.Nothing) -> int:  # noqa: ARG001 - takes nothing
-    return await on.served.session.deliver_due()
+    return await on.served.session.execute(Tick())
 
 
 async def _checkpoint(on: Operations, given: frames.Nothing) -> int | None:  # noqa: ARG001 - takes nothing
     on.principal.require_everywhere()
-    return await on.served.session.checkpoint()
+    return await on.served.session.execute(Checkpoint())
 
 
 class Row(msgspec.Struct, frozen=True):

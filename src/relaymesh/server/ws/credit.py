@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from relaymesh.errors import MeshError
 from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.query import MailboxesOf
 from relaymesh.server.ws.operations import Operations
 
 BATCH_MAX = 1_000
@@ -76,5 +77,5 @@ class Feed:
         try:
             await asyncio.wait_for(self._changed.wait(), LOOK_S)
         except TimeoutError:
-            alive = await self._on.served.session.mailbox_of(list(self._out))
+            alive = await self._on.served.session.execute(MailboxesOf(list(self._out)))
             self._out.intersection_update(alive)

@@ -10,9 +10,10 @@ from msgspec.structs import astuple, force_setattr
 
 from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError
 from relaymesh.kernel.address import name_of, subscriber_of
-from relaymesh.kernel.commands import Extend, Nack
+from relaymesh.kernel.commands import Ack, Extend, ExtendAll, Nack, Publish, Release, Send, Settle
 from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.query import MailboxesOf
 from relaymesh.kernel.step import Receipt
 from relaymesh.server.intake import BATCH_MAX, heard
 from relaymesh.server.security.accounts import Account
@@ -95,7 +96,8 @@ class Operations:
     async def send(self, groups: Groups, wait_ms: int | None, size: int) -> list[Receipt]:
         """`size`: of the frame that they came in."""
         checked = await self._checked_groups(groups, size)
-        return await self._node.send(checked, False, self.seconds(wait_ms), budget=self.served.budget)
+        command = Send(checked, budget=self.served.budget)
+        return await self._node.execute(command, timeout=self.seconds(wait_ms))
 
     async def publish(
         self, topic: str, envelopes: list[Envelope], wait_ms: int | None, size: int
@@ -103,16 +105,15 @@ class Operations:
         address = self.principal.topic(topic)
         self.charge(len(envelopes), size)
         await self._check_all(envelopes, None, size)
-        return await self._node.publish(
-            address, envelopes, False, self.seconds(wait_ms), budget=self.served.budget
-        )
+        command = Publish(address, envelopes, budget=self.served.budget)
+        return await self._node.execute(command, timeout=self.seconds(wait_ms))
 
     async def reply(self, token: int, groups: Groups, size: int) -> list[Receipt]:
         """Ack and send in one step."""
         checked = await self._checked_groups(groups, size)
         if not await self._own([token]):
             raise LeaseLost("that lease is no longer held")
-        receipts = await self._node.settle(token, checked, budget=self.served.budget)
+        receipts = await self._node.execute(Settle(token, checked, budget=self.served.budget))
         self.settled([token])
         return receipts
 
@@ -234,7 +235,7 @@ class Operations:
             size += len(lease.envelope.content)
             if i and size > RECEIVE_BYTES_MAX:
                 beyond = [each.token for each in leases[i:]]
-                await self._node.release(beyond)
+                await self._node.execute(Release(beyond))
                 self.session.take(beyond)
                 return leases[:i]
         return leases
@@ -266,9 +267,9 @@ class Operations:
                 answer.stale += [token for token in tokens if token in refused]
                 usable = [token for token in tokens if token not in refused]
             if usable:
-                answer.stale += await self._node.ack(usable, durable=frame.durable, drop=drop)
+                answer.stale += await self._node.execute(Ack(usable, drop), durable=frame.durable)
         if frame.releases:
-            await self._node.release([token for token in frame.releases if token not in refused])
+            await self._node.execute(Release([token for token in frame.releases if token not in refused]))
         if frame.nacks:
             answer.states = await asyncio.gather(*[self._nack(nack, refused) for nack in nacks])
         if frame.extends:
@@ -278,21 +279,21 @@ class Operations:
 
     async def _own(self, tokens: Sequence[int]) -> set[int]:
         """Those whose mailbox this credential may receive from; the others count as stale."""
-        mailboxes = await self._node.mailbox_of(tokens)
+        mailboxes = await self._node.execute(MailboxesOf(tokens))
         return {token for token, mailbox in mailboxes.items() if self.principal.may_receive(mailbox)}
 
     async def _nack(self, nack: Nack, refused: set[int]) -> str | None:
         if nack.token in refused:
             return None
         try:
-            return await self._node.nack(nack)
+            return await self._node.execute(nack)
         except LeaseLost:
             return None
 
     async def _extend(self, extends: list[tuple[int, int]], refused: set[int]) -> list[int | None]:
         usable = [each for each in extends if each[0] not in refused]
         deadlines = dict(
-            zip([token for token, _ in usable], await self._node.extend_all(usable), strict=True)
+            zip([token for token, _ in usable], await self._node.execute(ExtendAll(usable)), strict=True)
         )
         return [deadlines.get(token) for token, _ in extends]
 

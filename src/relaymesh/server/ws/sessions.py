@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from relaymesh.errors import MeshError
+from relaymesh.kernel.commands import Release, Unexpect
 from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.query import MailboxesOf
 from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import Principal
 from relaymesh.server.served import Served
@@ -116,7 +118,7 @@ class Session:
     async def prune(self, served: Served) -> None:
         """Forget tokens whose leases ran out, now and then."""
         if len(self.granted) >= self._prune_at:
-            self.granted = await served.session.mailbox_of(list(self.granted))
+            self.granted = await served.session.execute(MailboxesOf(list(self.granted)))
             self._prune_at = max(PRUNE_AT, 2 * len(self.granted))
 
 
@@ -157,7 +159,7 @@ class Sessions:
         unseen = [token for token in session.granted if token not in listed]
         session.take(unseen)
         if unseen:
-            await self._served.session.release(unseen)
+            await self._served.session.execute(Release(unseen))
         return session
 
     def _orphaned(self, id: str, principal: Principal, account: Account, subprotocol: str) -> Session | None:
@@ -241,7 +243,7 @@ class Sessions:
         tokens = list(session.granted)
         session.granted.clear()
         if tokens:
-            await self._served.session.release(tokens)
+            await self._served.session.execute(Release(tokens))
         await self._unexpect(session)
 
     def _leave(self, session: Session) -> None:
@@ -257,7 +259,7 @@ class Sessions:
         expected, session.expected = session.expected, set()
         try:
             for mailbox, correlation_id in expected:
-                await self._served.session.unexpect(mailbox, correlation_id)
+                await self._served.session.execute(Unexpect(mailbox, correlation_id))
         except MeshError as error:
             log.debug("what a session expected could not be given up: %s", error)
 

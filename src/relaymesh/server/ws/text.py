@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from relaymesh.errors import InvalidEnvelope, MeshError
+from relaymesh.kernel import commands
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.entry import STATE_NAMES, Lease, parse_token
 from relaymesh.server.exchange import VALUES_MAX
@@ -152,9 +153,8 @@ class Text:
             intake = Intake(on.served, on.principal, await _messages(on, frame.messages), on.agent)
             on.acted[frame.ref] = intake.senders
             on.speaks_for_all(intake.senders)
-            given = await on.served.session.send(
-                intake.groups, intake.minted, on.seconds(frame.wait_ms), budget=on.served.budget
-            )
+            command = commands.Send(intake.groups, intake.minted, budget=on.served.budget)
+            given = await on.served.session.execute(command, timeout=on.seconds(frame.wait_ms))
             return _encode(Receipts(frame.ref, intake.receipts(given)))
         if isinstance(frame, Publish):
             on.principal.require("agent")
@@ -162,13 +162,8 @@ class Text:
             published = TopicIntake(on.served, on.principal, await _messages(on, frame.messages), on.agent)
             on.acted[frame.ref] = published.senders
             on.speaks_for_all(published.senders)
-            given = await on.served.session.publish(
-                topic,
-                published.envelopes,
-                published.minted,
-                on.seconds(frame.wait_ms),
-                budget=on.served.budget,
-            )
+            publish = commands.Publish(topic, published.envelopes, published.minted, budget=on.served.budget)
+            given = await on.served.session.execute(publish, timeout=on.seconds(frame.wait_ms))
             return _encode(Receipts(frame.ref, published.receipts(given)))
         if isinstance(frame, Settle):
             return _encode(await self._settle(on, frame))

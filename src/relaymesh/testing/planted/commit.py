@@ -13,6 +13,7 @@ from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.kernel import DECISIONS
 from relaymesh.kernel.step import Receipt
 from relaymesh.node.core import Core
+from relaymesh.node.release import Marks
 from relaymesh.testing.planted.bug import Original, at, plant
 
 
@@ -21,8 +22,8 @@ from relaymesh.testing.planted.bug import Original, at, plant
     broken="a receipt leaves when its record is written, not when it is synced",
     like="NATS: ack before fsync",
 )
-def receipt_before_sync(original: Original, core: Core, written: int, synced: int) -> bool:
-    return written <= core.written
+def receipt_before_sync(original: Original, core: Core, needs: Marks) -> bool:
+    return needs[0] <= core.written
 
 
 @plant(
@@ -52,7 +53,9 @@ def delivery_before_sync(original: Original, *arguments: Any) -> Any:
     broken="a duplicate gets its receipt while the first one still waits for the sync",
     like="Redpanda #3039: idempotence does not hold under pause and kill",
 )
-def duplicate_receipt_before_sync(original: Original, decision: Decision, command: Command) -> list[Receipt]:
+def duplicate_receipt_before_sync(
+    original: Original, decision: Decision, command: Command[Any]
+) -> list[Receipt]:
     receipts: list[Receipt] = original(decision, command)
     if all(receipt.duplicate for receipt in receipts):
         decision.step.written = decision.step.synced = 0

@@ -22,11 +22,13 @@ from relaymesh.kernel.commands import (
     ForceDelayed,
     Forgo,
     Nack,
+    Publish,
     PurgeDeadLetters,
     Receive,
     Redrive,
     Release,
     Reprioritise,
+    Send,
     Settle,
 )
 from relaymesh.kernel.envelope import Envelope
@@ -159,17 +161,21 @@ class Clients:
             return
         self.world.submit(command, lambda result, error: self.answered(asked, result, error))
 
-    def command_for(self, messages: Sequence[Message]) -> Command:
+    def command_for(self, messages: Sequence[Message]) -> Command[Any]:
         target = messages[0].target
         node = self.world.node
         if target.startswith(TOPIC):
             envelopes = [self.envelope(each) for each in messages]
-            return node.prepare_publish(target.removeprefix(TOPIC), envelopes, False)
+            publish = Publish(target.removeprefix(TOPIC), envelopes)
+            node.prepare(publish)
+            return publish
         groups = [
             (target, [self.envelope(each) for each in group])
             for target, group in groupby(messages, key=attrgetter("target"))
         ]
-        return node.prepare_send(groups, False)
+        send = Send(groups)
+        node.prepare(send)
+        return send
 
     def envelope(self, message: Message) -> Envelope:
         return Envelope(
@@ -299,7 +305,7 @@ class Clients:
         index = 0 if self.rng.random() < 0.7 else self.rng.randrange(len(self.held))
         return self.held[index]
 
-    def _ask(self, delivery: Delivery, how: str, command: Command, **details: Any) -> Settled:
+    def _ask(self, delivery: Delivery, how: str, command: Command[Any], **details: Any) -> Settled:
         asked = self._about(delivery, how, **details)
         self.world.submit(
             command,
@@ -402,7 +408,8 @@ class Clients:
         sent = Sent(message, self.history.next_order(), self.world.now(), self.world.life.number)
         groups = [(message.target, [self.envelope(message)])]
         try:
-            known = self.world.node.prepare_send(groups, False).known
+            command = Settle(delivery.token, groups)
+            self.world.node.prepare(command)
         except MeshError:
             return
         self.history.sent.append(sent)
@@ -418,7 +425,7 @@ class Clients:
             if error is not None and error.code == "LEASE_LOST":
                 sent.answer = "refused"
 
-        self.world.submit(Settle(delivery.token, groups, known=known), answered)
+        self.world.submit(command, answered)
 
     def extend(self) -> None:
         delivery = self._pick()
@@ -496,7 +503,7 @@ class Clients:
                     each.sequence = result[i]
                     self._note_if_early(f"the answer to redriving {each.dead_sequence}", each.sequence)
 
-        command: Command = PurgeDeadLetters(letters) if purge else Redrive(letters)
+        command: Command[Any] = PurgeDeadLetters(letters) if purge else Redrive(letters)
         self.world.submit(command, answered)
 
     def force(self) -> None:

@@ -72,7 +72,7 @@ class Hostile:
         if self.world.core.kernel.state.sequence != sequence:
             raise Violation("edge", f"a {kind.__name__} that was refused changed the state")
 
-    def _examples(self) -> dict[type[Command], dict[str, Any]]:
+    def _examples(self) -> dict[type[Command[Any]], dict[str, Any]]:
         """A legal command of each kind that takes values."""
         mailbox = self.rng.choice(list(self.world.plan.mailboxes))
         token = self.clients.held[0].token if self.clients.held else 1

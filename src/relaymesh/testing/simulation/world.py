@@ -18,6 +18,7 @@ from relaymesh.kernel.commands import Command, OpenMailbox, Subscribe
 from relaymesh.kernel.step import Step
 from relaymesh.node.core import Core
 from relaymesh.node.node import Node
+from relaymesh.node.release import Marks, result_needs
 from relaymesh.testing.clock import ManualClock
 from relaymesh.testing.disk import Fault, Keep, MemoryDisk, PowerLost
 from relaymesh.testing.simulation.history import End, History, Life
@@ -34,12 +35,11 @@ FAULTY_STARTS_MAX = 8
 class Call:
     """A client waits for the answer to one command: the ticket it holds at the core."""
 
-    __slots__ = ("answered", "on_answer", "step", "synced", "written")
+    __slots__ = ("answered", "needs", "on_answer", "step")
 
-    def __init__(self, step: Step, durable: bool, on_answer: Callable[[Any, MeshError | None], None]) -> None:
+    def __init__(self, step: Step, needs: Marks, on_answer: Callable[[Any, MeshError | None], None]) -> None:
         self.step = step
-        self.written = step.written
-        self.synced = step.written if durable else step.synced
+        self.needs = needs
         self.on_answer = on_answer
         self.answered = False
 
@@ -105,7 +105,7 @@ class World:
 
     def submit(
         self,
-        command: Command,
+        command: Command[Any],
         on_answer: Callable[[Any, MeshError | None], None],
         *,
         durable: bool = False,
@@ -117,8 +117,9 @@ class World:
         except MeshError as error:
             on_answer(None, error)
             return None
-        call = Call(step, durable, on_answer)
-        if core.passed(call.written, call.synced):
+        needs = result_needs(step, waits_for_sync=core.waits_for_sync, durable=durable)
+        call = Call(step, needs, on_answer)
+        if core.passed(needs):
             call.release(None)
         else:
             self._calls.append(call)
@@ -219,7 +220,7 @@ class World:
     def _open_mailboxes(self) -> None:
         """As a program does after each start: no change where they are there already."""
         for box in self.plan.mailboxes.values():
-            command: Command = OpenMailbox(box.address, box.settings)
+            command: Command[Any] = OpenMailbox(box.address, box.settings)
             if box.pattern is not None:
                 command = Subscribe(box.pattern, box.address, box.settings)
             self.core.submit(command)
