@@ -20,11 +20,13 @@ from relaymesh.cli import (
     journal,
     messages,
     pipeline,
+    questions,
     report,
     serve,
     status,
     store,
     tail,
+    topics,
     torture,
 )
 from relaymesh.cli import (
@@ -81,12 +83,14 @@ app.command("serve")(serve.serve)
 app.command("status")(status.status)
 app.command("send")(messages.send)
 app.command("inbox")(messages.inbox)
+app.command("ask")(questions.ask)
+app.command("answer")(questions.answer)
 app.command("tail")(tail.tail)
 app.command("doctor")(doctor.doctor)
 app.command("torture")(torture.torture)
 for _name, _group in (
     ("agent", agent.app),
-    ("topic", messages.topics),
+    ("topic", topics.app),
     ("dlq", dlq.app),
     ("token", tokens.app),
     ("audit", audit.app),
@@ -111,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         _let_go_of_stdout()
-        return Exit.OK  # whoever read it has seen enough
+        return Exit.OK  # the reader has seen enough
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except Exception as error:

@@ -1,10 +1,10 @@
-"""send, inbox, topic: messages going in, and what waits to come out."""
+"""send, inbox: messages going in, and what waits to come out."""
 
 from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -27,8 +27,6 @@ from relaymesh.sdk.names import Names
 from relaymesh.sdk.receipt import Receipt
 from relaymesh.wire.api import AgentsAnswer
 from relaymesh.wire.content import decode_content
-
-topics = typer.Typer(help="Publish to topics, and see who subscribes.")
 
 
 def send(
@@ -86,7 +84,7 @@ def send(
             receipt = mesh.agent(sender).send(to, value, **fields)
         except UnknownRecipient:
             raise unknown_mailbox(address, _directory(call)) from None
-    _print_receipt(call, receipt, to=address)
+    print_receipt(call, receipt, to=address)
 
 
 def inbox(
@@ -188,7 +186,7 @@ def _take(call: Call, name: str, count: int, ack: bool, timeout: float) -> None:
         output.rows(
             TAKEN, map(_delivery_row, deliveries), empty=f"nothing to take for {short_address(address)} now"
         )
-        sys.stdout.flush()  # printed first: what nobody saw must not be acked
+        sys.stdout.flush()  # printed first: what was not shown must not be acked
         if ack and deliveries:
             mesh.ack_many(deliveries, durable=True)
     if deliveries:
@@ -206,86 +204,6 @@ def _delivery_row(delivery: Delivery) -> dict[str, Any]:
         "task": delivery.task,
         "content": delivery.content,
     }
-
-
-@topics.command("pub")
-def publish(
-    context: typer.Context,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="For example order.created.")],
-    content: options.Content,
-    sender: options.Sender = "cli",
-    id: options.Id = None,
-    type: options.Type = "message",
-    priority: options.Priority = None,
-    task: options.Task = None,
-    key: options.Key = None,
-    delay_ms: options.DelayMs = 0,
-    ttl: options.Ttl = 3600,
-    tags: options.Tags = None,
-    content_json: options.AsJson = False,
-    content_text: options.AsText = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
-) -> None:
-    """Publish to everybody who subscribes to a topic."""
-    call = begin(context, directory, json, url, token)
-    value = read_content(content, call.output, as_json=content_json, as_text=content_text)
-    fields = given_fields(
-        id=id,
-        type=type,
-        priority=priority_of(priority),
-        task=task,
-        key=key,
-        delay_ms=delay_ms,
-        ttl=ttl,
-        tags=tags,
-    )
-    with call.mesh() as mesh:
-        receipt = mesh.agent(sender).publish(topic, value, **fields)
-    _print_receipt(call, receipt, topic=topic)
-    if not receipt.targets:
-        call.output.note(f"nobody subscribes to {topic}: see relaymesh topic list")
-
-
-SUBSCRIPTIONS = [
-    Column("topic"),
-    Column("subscription"),
-    Column("pending", "number"),
-    Column("leased", "number"),
-    Column("dead_letters", "number"),
-    Column("semantics"),
-]
-
-
-@topics.command("list")
-def list_subscriptions(
-    context: typer.Context,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
-) -> None:
-    """List the subscriptions and what waits in each. Works beside a running process."""
-    call = begin(context, directory, json, url, token)
-    with look(call) as seen:
-        boxes = seen.mailboxes()
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for address, box in boxes.items():
-            topic, colon, subscription = address.partition(":")
-            if colon:
-                yield {
-                    "topic": short_address(topic),
-                    "subscription": subscription,
-                    "pending": box.pending,
-                    "leased": box.leased,
-                    "dead_letters": box.dead_letters,
-                    "semantics": box.delivery_semantics,
-                }
-
-    call.output.rows(SUBSCRIPTIONS, rows(), empty="nobody subscribes yet: mesh.subscribe(topic, name)")
 
 
 # -- names and receipts
@@ -324,7 +242,7 @@ def require_mailbox(mesh: Mesh, address: str) -> None:
         raise unknown_mailbox(address, known)
 
 
-def _print_receipt(call: Call, receipt: Receipt, **target: str) -> None:
+def print_receipt(call: Call, receipt: Receipt, **target: str) -> None:
     call.output.record(
         {
             "id": receipt.id,
