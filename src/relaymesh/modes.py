@@ -98,7 +98,7 @@ def apply_modes(
     try:
         descriptor = os.open(root, _FOLDER | os.O_NOFOLLOW)
     except OSError:
-        return  # whoever opens it says why it cannot be opened
+        return  # opening it says why it cannot be opened
     try:
         if _apply_inside(descriptor, root, "", is_own, modes) or ours:
             _apply(descriptor, modes.folder, str(root))

@@ -51,7 +51,7 @@ def list_agents(
 ) -> None:
     """List agents: whether they are there, and what waits for them.
 
-    Without a node nobody can be heard of: the state is then `registered`, or `unknown` for a mailbox whose
+    Without a node no agent can be heard: the state is then `registered`, or `unknown` for a mailbox whose
     agent never joined.
     """
     call = begin(context, directory, json, url, token)
@@ -195,7 +195,7 @@ def _in_directory(call: Call) -> list[AgentBody]:
 
 
 def _described(address: str, registration: Registration | None, pending: int) -> AgentBody:
-    """Nobody can be heard of here: the state is what the agent said last."""
+    """No agent can be heard here: the state is what it said last."""
     if registration is None:
         return agent_body(address, None, state="unknown", pending=pending)
     state: AgentState = "draining" if registration.draining else "registered"

@@ -11,7 +11,7 @@ from relaymesh.cli.table import printable
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on only with `--yes`, or when somebody at a terminal says so."""
+    """Go on only with `--yes`, or when the person at the terminal says so."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

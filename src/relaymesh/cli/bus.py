@@ -88,7 +88,7 @@ def run(
 ) -> None:
     """Serve a bus directory until stopped: send what scripts put there, hand out what the mesh has.
 
-    Without --agent its agents are those it was made for. Ctrl-C and SIGTERM give back what nobody claimed.
+    Without --agent its agents are those it was made for. Ctrl-C and SIGTERM give back what no worker claimed.
     """
     from relaymesh.gateways.filebus import BusSettings, FileBus
     from relaymesh.gateways.filebus.place import agents_of, make_bus

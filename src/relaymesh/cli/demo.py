@@ -216,7 +216,7 @@ def poison_message(mesh: Mesh, tell: Narrator) -> None:
         "dead_letter",
         "A poison message ends in the dead letters",
         "What fails every time is not tried for ever. After its retries it is set apart, with every "
-        "attempt, so that the rest can go on and somebody can decide.",
+        "attempt, so that the rest can go on and a person can decide.",
     ):
         coder = mesh.agent("coder", backoff_ms_base=50, backoff_jitter=0.0)
         mesh.agent("planner").send("coder", {"patch": "main.py", "line": "ten"}, id="patch-7", max_retries=2)
@@ -293,7 +293,7 @@ def topic_for_two(mesh: Mesh, tell: Narrator) -> None:
         with billing.receive(timeout=WAIT_S) as delivery:
             tell.fact(f"billing got order {delivery.content['order']} and acked it")
         waiting = len(audit.peek())
-        tell.fact(f"audit (order.*) has its own copy: {waiting} waiting until somebody receives it")
+        tell.fact(f"audit (order.*) has its own copy: {waiting} waiting until it is received")
 
 
 def _next(agent: Agent, expected: str) -> Delivery:

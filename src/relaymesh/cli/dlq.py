@@ -299,7 +299,7 @@ def _check_reason(reason: str | None, dry_run: bool) -> None:
             hint=f"to choose by it: --filter reason={reason}",
         )
     if not dry_run and not (reason and reason.strip()):
-        raise UsageFailed("a purge needs a reason, for whoever looks for them later", hint="--reason TEXT")
+        raise UsageFailed("a purge needs a reason: it is kept in the audit", hint="--reason TEXT")
 
 
 def _log_purge(letters: Sequence[DeadLetter], reason: str) -> None:

@@ -224,7 +224,7 @@ def _sync(patient: Patient) -> Check:
 
 def _lock(patient: Patient) -> Check:
     if not patient.disk.exists(LOCK):
-        return Check("lock", "ok", "free: nobody has opened it yet")
+        return Check("lock", "ok", "free: no process has opened it yet")
     patient.held = is_held(patient.disk)
     if patient.held:
         pid = read_owner(patient.disk).get("pid", "unknown")
@@ -243,7 +243,7 @@ def _journal(patient: Patient) -> Check:
         return Check("journal", "fail", unreadable_text(report), "relaymesh journal set-aside --all")
     if report.torn_tail and not patient.held:
         return Check(
-            "journal", "note", f"{found}; a torn tail nobody was promised is dropped at the next start"
+            "journal", "note", f"{found}; a torn tail, promised to no caller, is dropped at the next start"
         )
     return Check("journal", "ok", f"{found}; every byte reads back")
 
@@ -350,5 +350,5 @@ def _dead_letters(patient: Patient) -> Check:
         return Check("dead letters", "note", "unknown: the journal could not be replayed")
     count = patient.seen.state.letters.count
     if count:
-        return Check("dead letters", "note", f"{count} wait for somebody to decide", "relaymesh dlq list")
+        return Check("dead letters", "note", f"{count} wait for a decision", "relaymesh dlq list")
     return Check("dead letters", "ok", "none")

@@ -51,13 +51,13 @@ class UsageFailed(MeshError):
 
 
 class ConfirmationNeeded(UsageFailed):
-    """Nobody is there to be asked."""
+    """There is no terminal to ask on."""
 
     code = "CONFIRMATION_NEEDED"
 
 
 class Cancelled(MeshError):
-    """Somebody was asked, and said no."""
+    """The person at the terminal said no."""
 
     code = "CANCELLED"
     default_hint = "nothing was changed"
@@ -154,7 +154,7 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """The failure to report, or None for an error that nobody foresaw."""
+    """The failure to report, or None for an unforeseen error."""
     if isinstance(error, MeshError):
         denied = isinstance(error.__cause__, PermissionError)
         exit = Exit.AUTH if denied else _exit_code(error)

@@ -259,7 +259,7 @@ def report_fields(report: Report, *, nested: bool) -> dict[str, Any]:
     fields["torn_tail"] = (
         "none"
         if torn is None
-        else f"{torn.segment} at {torn.offset}: {torn.bytes} bytes nobody was promised ({torn.why})"
+        else f"{torn.segment} at {torn.offset}: {torn.bytes} bytes, promised to no caller ({torn.why})"
     )
     fields["damage"] = "; ".join(f"{x.segment} at {x.offset}: {x.why}" for x in damage) or "none"
     fields["unreadable"] = unreadable_text(report) if report.unreadable else "none"

@@ -154,5 +154,5 @@ def priority_of(text: str | None) -> int | str | None:
 
 
 def given_fields(**fields: Any) -> dict[str, Any]:
-    """The fields somebody gave: what is left out keeps the SDK's own default."""
+    """The fields that were given; the others keep the SDK's own default."""
     return {name: value for name, value in fields.items() if value is not None}

@@ -41,7 +41,7 @@ class Output:
     # -- data
 
     def rows(self, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, empty: str = "") -> int:
-        """A table, or a JSON object per row. Answers how many rows; `empty` is said when there are none."""
+        """A table, or a JSON object per row. Returns how many rows; `empty` is said when there are none."""
         counted = _Counted(rows)
         if self.json:
             for row in counted:
@@ -76,7 +76,7 @@ class Output:
             self.line(line)
 
     def flush(self) -> None:
-        """Somebody looks on: what was written is to be seen now."""
+        """Flush: a person watches."""
         sys.stdout.flush()
 
     # -- everything else

@@ -62,7 +62,7 @@ def build(
     remote: pipeline.Remote = None,
     json: options.Json = False,
 ) -> None:
-    """Write one HTML file with every figure, its table and its SQL. It needs nothing else, and asks nobody.
+    """Write one HTML file with every figure, its table and its SQL. It needs no other file and no network.
 
     Runs the pipeline first when the tables are behind the journal. Exit code 9: the sums do not add up; the
     page is there and says so.

@@ -170,7 +170,7 @@ def _run(call: Call, settings: ServerSettings, say: Callable[[Running], None]) -
 
     def announce(running: Running) -> None:
         say(running)
-        sys.stdout.flush()  # whoever started it may be waiting for this line at the other end of a pipe
+        sys.stdout.flush()  # the parent process may wait for this line at the other end of a pipe
         leave_out_what_exists()
 
     with (
@@ -191,7 +191,7 @@ async def _serve(path: Path, settings: ServerSettings, announce: Callable[[Runni
     if not await server.run():
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(EXIT_CUT_SHORT)  # whatever still runs must not hold up somebody who asked twice
+        os._exit(EXIT_CUT_SHORT)  # what still runs must not hold up a user who asked twice
 
 
 def _with_address(path: Path, error: DirectoryInUse) -> DirectoryInUse:

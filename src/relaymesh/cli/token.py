@@ -108,7 +108,7 @@ def revoke(
 ) -> None:
     """End a token. A running server refuses it, and closes its connections, within a second."""
     call = begin(context, directory, json)
-    confirm(f"revoke token {id}? Whoever uses it is cut off.", yes=yes)
+    confirm(f"revoke token {id}? Clients that use it are cut off.", yes=yes)
     call.output.record(_row(_file(call).revoke(id), wall_ms()))
 
 

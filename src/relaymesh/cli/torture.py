@@ -169,7 +169,7 @@ def _announce(call: Call, settings: Settings, minutes: float) -> None:
 
 @contextmanager
 def _progress(output: Output, seconds: float) -> Iterator[Callable[[Verdict, float], None]]:
-    """A bar on stderr, if that is a terminal and nobody asked for JSON."""
+    """A bar on stderr, if that is a terminal and --json was not given."""
     if output.json or not sys.stderr.isatty():
         yield nobody_asked
         return

@@ -8,7 +8,7 @@ __all__ = ["Bell"]
 
 
 class Bell:
-    """Rung by anybody, heard by one thread, which then waits for the next ring.
+    """Any thread may ring it; one thread waits for the next ring.
 
     A plain lock: `threading.Event` and `Condition` take theirs in Python code, and an interrupt (Ctrl-C) that
     falls into it leaves the lock taken for ever.
@@ -25,7 +25,7 @@ class Bell:
             try:
                 self._lock.release()
             except RuntimeError:
-                return  # somebody else rang it just now
+                return  # another thread rang it just now
 
     def wait(self, seconds: float | None = None) -> None:
         timeout = -1 if seconds is None else max(0.0, min(seconds, threading.TIMEOUT_MAX))

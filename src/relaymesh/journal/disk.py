@@ -42,7 +42,7 @@ class Lock(Protocol):
     """A held lock. The operating system releases it when the process dies."""
 
     def note(self, text: bytes) -> None:
-        """Replace the lock file's content: whoever is refused reads there who holds it."""
+        """Replace the lock file's content: a process that is refused reads there which one holds it."""
 
     def release(self) -> None: ...
 
@@ -73,13 +73,13 @@ class Disk(Protocol):
         """How much this process may still write."""
 
     def lock(self, name: str) -> Lock:
-        """Take the lock, or raise `BlockingIOError` at once when somebody (also this process) holds it."""
+        """Take the lock, or raise `BlockingIOError` at once when a process (also this one) holds it."""
 
     def process_id(self) -> int:
         """The running process: a forked child sees another number than its parent."""
 
     def salt(self) -> int:
-        """64 bits nobody can guess: they tell a segment's own frames from copies inside payloads."""
+        """64 bits that cannot be guessed: they tell a segment's own frames from copies inside payloads."""
 
 
 def is_full(error: OSError) -> bool:

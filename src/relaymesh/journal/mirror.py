@@ -7,8 +7,8 @@ A mirror is a whole data directory: it is verified, read and opened like any oth
 overwritten with less: a start whose primary is empty, or ends before what the mirror proves to have
 been acknowledged, is refused.
 
-The file `mirror` in the primary says where its mirror lies, so that every later start keeps it in step,
-whoever makes it. Deleting that file ends the mirroring.
+The file `mirror` in the primary says where its mirror lies, so that every later start,
+by any program, keeps it in step. Deleting that file ends the mirroring.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Task(Protocol):
         """Return once the sync is done, or raise its `OSError`."""
 
     def abandon(self) -> None:
-        """The primary's sync failed: wait until nothing runs any more; nobody needs the outcome."""
+        """The primary's sync failed: wait until nothing runs any more; the outcome is not needed."""
 
 
 class SideFile(Protocol):

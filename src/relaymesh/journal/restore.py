@@ -52,7 +52,7 @@ def restore_from(mirror: Disk, target: Disk, aside: str, agree: Callable[[str], 
 
     `agree` is asked, with the reason, before a directory is replaced that is whole or that may hold more than
     the mirror; it raises to stop. Raises `JournalDamaged` when the mirror does not read back, `Conflict`
-    when the target is whole and lacks nothing, `DirectoryInUse` when somebody runs on either.
+    when the target is whole and lacks nothing, `DirectoryInUse` when a process runs on either.
     """
     source = take_lock(mirror)
     try:

@@ -24,7 +24,7 @@ class Standing:
     """A directory at a glance: its names, its mark and its newest segment.
 
     next_sequence: behind the last whole frame. acknowledged: every event below it was synced.
-    proven_segment: this segment was certainly made durable, so whoever lacks it has lost it.
+    proven_segment: this segment was certainly made durable, so a side that lacks it has lost it.
     """
 
     segments: list[Located]

@@ -2,8 +2,8 @@
 
 Bytes are acknowledged when something whole says that they were synced: a later frame of the same
 segment, the next segment's header, the mark file, or a checkpoint (taken only of synced events).
-Bad bytes that are acknowledged are damage. Bad bytes that nothing acknowledges were never promised to
-anybody: a write that power loss tore, or unsynced writes that reached the disk out of order.
+Bad bytes that are acknowledged are damage. Bad bytes that nothing acknowledges were promised to no
+caller: a write that power loss tore, or unsynced writes that reached the disk out of order.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ document with `code`, over the WebSocket a `problem` frame with the same code. A
 
 - `ack`, once: when the receiver acked, or the failure contract counts its failure as done;
 - `nack`, once: when the message became a dead letter, was dropped or expired. Never for an attempt that
-  is tried again. Whoever sent a `question` is told in any case.
+  is tried again. The sender of a `question` is told in any case.
 
 Both go to `replyTo`, else to the sender.
 
@@ -51,7 +51,7 @@ CODES: tuple[Code, ...] = (
     ),
     Code(
         "AGENT_OFFLINE", 0, True,
-        "Only in a nack: nobody took the message before its time to live ended. Mail to an offline agent"
+        "Only in a nack: no receiver took the message before its time to live ended. Mail to an offline agent"
         " waits until then",
         protocol=True,
     ),
@@ -86,7 +86,7 @@ CODES: tuple[Code, ...] = (
     Code("TOO_MANY_BODIES", 503, True, "All requests together have too much under way"),
     Code("TOO_MANY_CONNECTIONS", 503, True, "No connection is free"),
     Code("COOKIE_REFUSED", 403, False, "A GET that writes carries a cookie"),
-    Code("UNKNOWN_RECIPIENT", 404, False, "There is no mailbox of that name: nobody registered or opened it"),
+    Code("UNKNOWN_RECIPIENT", 404, False, "There is no mailbox of that name: it was never opened"),
     Code("NOT_FOUND", 404, False, "No such agent, message, dead letter, subscription or path"),
     Code("CONFLICT", 409, False, "The id was used before, with other content or by another sender"),
     Code("LEASE_LOST", 409, False, "The token is stale: the lease ended or was settled"),

@@ -69,7 +69,7 @@ class Counting:
         return msgspec.structs.replace(rest, mailboxes=mailboxes)
 
     async def _lately(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
-        """What was made under this key lately, or is being made now for somebody else."""
+        """What was made under this key lately, or is being made now for another request."""
         making = self._made.get(key)
         if making is None:
             making = self._made[key] = asyncio.create_task(self._timed(key, make))

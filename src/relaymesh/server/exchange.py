@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Disconnected(Exception):
-    """The client went away before its request was whole: there is nobody to answer."""
+    """The client went away before its request was whole: there is no client to answer."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Exchange:
-    """What an endpoint gets: who asks, for what, and with which body."""
+    """What an endpoint gets: the credential, the path and the body."""
 
     __slots__ = ("_receive", "_send", "parameters", "scope", "served")
 

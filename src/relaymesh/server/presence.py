@@ -1,4 +1,4 @@
-"""Who is there: heartbeats, and what their absence means. Volatile; a restart has heard from nobody yet.
+"""Who is there: heartbeats, and what their absence means. Volatile: a restart forgets it.
 
     registered ──heard──► online ──silent for heartbeatTimeout, or said goodbye──► offline ──heard──► online
     online ──drain──► draining ──silent──► offline

@@ -107,7 +107,7 @@ class ConsoleEvents:
 
 
 def _nobody(name: str) -> None:
-    """Before `install` nobody listens."""
+    """Before `install` there is no listener."""
 
 
 if sys.platform == "win32":

@@ -257,7 +257,7 @@ class SqliteStore:
 def rebuild(path: str | os.PathLike[str], projections: Iterable[Projection], **options: Any) -> int:
     """Make the store anew from the journal, beside the old one, and put it in its place when done.
 
-    Nobody may have the old file open. Answers the next sequence to project. A crash leaves the old
+    No process may have the old file open. Returns the next sequence to project. A crash leaves the old
     store, the new one, or none, which is an empty one: each is a prefix of the journal.
     """
     final = Path(path)

@@ -30,13 +30,13 @@ class ManualClock:
         self._wall_ns += ns
 
     def suspend(self, seconds: float) -> None:
-        """The machine sleeps so long: nobody ran meanwhile."""
+        """The machine sleeps so long: no process ran meanwhile."""
         ns = _ns(seconds)
         self._elapsed_ns += ns
         self._wall_ns += ns
 
     def jump_wall(self, seconds: float) -> None:
-        """Somebody sets the wall clock, forwards or back; no time passes."""
+        """Set the wall clock, forwards or back; no time passes."""
         self._wall_ns += round(seconds * NS)
 
     # The Clock port
@@ -51,7 +51,7 @@ class ManualClock:
         return self._awake_ns
 
     def wait(self, latch: Latch, seconds: float | None) -> bool:
-        """Nobody else is there to open the latch: all of the time passes at once."""
+        """No other thread can open the latch: all of the time passes at once."""
         if not latch.opened and seconds is not None:
             self.advance(max(0.0, seconds))
         return latch.opened

@@ -387,7 +387,7 @@ class MemoryDisk:
         self._names[name] = self._durable_names[name] = _Inode(data)
 
     def lose(self, name: str) -> bytes | None:
-        """The file is gone, durably. Answers what was in it; None when it was not there."""
+        """The file is gone, durably. Returns what was in it; None when it was not there."""
         inode = self._names.pop(name, None)
         self._durable_names.pop(name, None)
         return None if inode is None else inode.now.read(0, inode.now.length)

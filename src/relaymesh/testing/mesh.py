@@ -70,7 +70,7 @@ class ManualMesh(Mesh):
         return datetime.fromtimestamp(self._node.time.now() / 1000, UTC)
 
     def advance(self, seconds: float = 0) -> int:
-        """Let time pass, event by event, and run handlers as their deliveries come. Answers how many ran."""
+        """Let time pass, event by event, and run handlers as their deliveries come. Returns how many ran."""
         return self._pass_time(real(seconds, "seconds", 0, SECONDS_MAX), None)
 
     def run(self, seconds: float | None = None, *, timeout: float | None = None) -> None:

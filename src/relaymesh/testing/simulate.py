@@ -81,7 +81,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _outcomes(first: int, seeds: int | None, jobs: int, minutes: float | None) -> Iterator[Outcome]:
-    """In the order of the seeds, whoever played them; whole chunks until the time is up."""
+    """In the order of the seeds, whichever process played them; whole chunks until the time is up."""
     chunks = _chunks(first, seeds)
     end = None if minutes is None else time.monotonic() + 60 * minutes
     if jobs == 1:
@@ -115,7 +115,7 @@ def play(chunk: range) -> list[Outcome]:
 
 
 class _Progress:
-    """One line that is written over, where somebody looks."""
+    """One line that is written over, if stderr is a terminal."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._on = not quiet and sys.stderr.isatty()

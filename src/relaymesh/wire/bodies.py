@@ -57,6 +57,6 @@ class Task(Body, frozen=True):
     description: str | UnsetType = UNSET
     status: TaskStatus | UnsetType = UNSET
     progress: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
-    input: Annotated[Any, Meta(description="What is given to whoever does it.")] = UNSET
+    input: Annotated[Any, Meta(description="The input of the task.")] = UNSET
     result: Annotated[Any, Meta(description="What came of it: `task_complete`.")] = UNSET
     error: Annotated[ErrorBody, Meta(description="Why it was given up: `task_failed`.")] | UnsetType = UNSET

@@ -269,7 +269,7 @@ def when(ms: int) -> datetime:
 
 
 def envelope_json(envelope: Envelope, to: str, accepted_at: int, retry_count: int = 0) -> dict[str, Any]:
-    """The envelope under its protocol names, for people: bytes are left to whoever prints them.
+    """The envelope under its protocol names, for people: bytes are left to the caller to print.
 
     `wire.protocol.message_json` is the same as JSON text.
     """

@@ -13,4 +13,4 @@ class Stats(Request[MeshStats]):
 
 
 class Checkpoint(Request[int | None]):
-    """Write the whole state now. Answers the sequence it was taken at; None in memory."""
+    """Write the whole state now. Returns the sequence it was taken at; None in memory."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 EDITED_LENGTH_MIN = 4
 """Shorter names are compared letter by letter alone: `to` and `id` are one edit from too much."""
 LENGTH_MAX = 64
-"""A longer name is nobody's slip of the finger, and is not compared."""
+"""A longer name is no typing mistake, and is not compared."""
 
 
 class Names:

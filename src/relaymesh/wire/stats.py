@@ -29,7 +29,7 @@ class MailboxStats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expired: int
     redriven: int
     dead_letters: int
-    """Dead letters that nobody has redriven or purged yet."""
+    """Dead letters that were neither redriven nor purged."""
     low_starvation_count: int
     delivery_semantics: str
     breaker: str
@@ -61,7 +61,7 @@ class MeshStats(msgspec.Struct, frozen=True, kw_only=True):
     synced: int
     epoch: int
     unrouted: int
-    """Messages published to topics nobody subscribes to."""
+    """Messages published to topics without a subscription."""
     dead_letters: int
     remembered_ids: int
     journal_bytes: int

@@ -1,7 +1,7 @@
 """The message types of Mailbox protocol 1.1: who sends each to whom, whether it is queued, what it means.
 
 `MESSAGE_TYPES` is the whole table. A type that is not in it is refused, unless it is a name of one's
-own with a dot in it (`acme.deploy`): such a message is queued, may go from anybody to anybody, and means
+own with a dot in it (`acme.deploy`): such a message is queued, may go from any agent to any agent, and means
 what its two ends agreed on.
 
 Directions speak of roles. An agent declares one when it registers:
@@ -84,7 +84,7 @@ _ROWS = (
     MessageType("test_request", "developer", "tester", "Test this", answered_by="test_result"),
     MessageType("test_result", "tester", "developer", "What the tests showed"),
     MessageType("status_report", "agent", "manager", "How an agent is doing"),
-    MessageType("error", "agent", "manager", "Something went wrong that somebody should see"),
+    MessageType("error", "agent", "manager", "Something went wrong that a person should see"),
     _control("heartbeat", "agent", "mesh", "I am here; 90 s without one is offline", answered_by="ack"),
     _control("ping", "any", "mesh", "Is this connection alive?", answered_by="pong"),
     _control("pong", "mesh", "any", "It is"),
@@ -144,7 +144,7 @@ def fits(role: Role, end: End) -> bool:
 
 
 def check_direction(name: str, sender: str, recipient: str | None, role_of: RoleOf) -> None:
-    """Check that `sender` may send this type to `recipient`; None is a topic, which anybody may subscribe to.
+    """Check that `sender` may send this type to `recipient`; None is a topic.
 
     Raises `InvalidEnvelope`, naming the role that is missing and how to declare it.
     """

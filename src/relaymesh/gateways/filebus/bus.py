@@ -67,7 +67,7 @@ class FileBus:
             raise
 
     def turn(self) -> bool:
-        """One look at every directory, and what follows from it. Answers whether anything happened.
+        """One look at every directory, and what follows from it. Returns whether anything happened.
 
         Raises `Refused` or `Unreachable` when the mesh cannot be asked now: the files wait.
         """
@@ -95,7 +95,7 @@ class FileBus:
             pause = self.settings.poll_s_min if happened else min(pause * 2, self.settings.poll_s_max)
 
     def close(self) -> None:
-        """Give back what nobody claimed, and let go of the directory. Claims stay claimed."""
+        """Give back what no worker claimed, and let go of the directory. Claims stay claimed."""
         try:
             self.deliveries.close()
         finally:

@@ -37,7 +37,7 @@ def write_reason(dead: Folder, stem: str, words: dict[str, Any]) -> None:
 def bury(dead: Folder, stem: str, reason: dict[str, Any], files: dict[str, tuple[Folder, str]]) -> None:
     """The reason first, then the files: name to (folder, ending), as `<stem><ending>`.
 
-    A link, pipe or device is removed: it holds no data, and whoever opens it in `dead/` would be led
+    A link, pipe or device is removed: it holds no data, and a person who opens it in `dead/` would be led
     to somewhere else.
     """
     write_reason(dead, stem, reason)

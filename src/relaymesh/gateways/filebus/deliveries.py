@@ -67,7 +67,7 @@ class Deliveries:
         return self._fill() or settled or moved
 
     def close(self) -> None:
-        """Give back what nobody claimed. Claims keep their leases, for the next gateway to find."""
+        """Give back what no worker claimed. Claims keep their leases, for the next gateway to find."""
         self._withdraw_all()
 
     # -- where they are

@@ -1,8 +1,8 @@
 """One directory of the bus. Everything is opened below it, by a plain name, and no link is followed.
 
-Where the system has `openat` and `O_NOFOLLOW` (Linux, macOS, BSD) a folder is a descriptor: whoever
+Where the system has `openat` and `O_NOFOLLOW` (Linux, macOS, BSD) a folder is a descriptor: a process that
 swaps a directory for a link while we work changes nothing. Elsewhere (Windows) a folder is its path, and
-what was opened is held against what was looked at. That leaves a moment in which somebody who may
+what was opened is held against what was looked at. That leaves a moment in which a process that may
 write into the bus directory can swap a directory of it for a link.
 """
 
@@ -122,7 +122,7 @@ class Folder:
     def read(self, name: str, limit: int, owners: frozenset[int]) -> tuple[bytes, os.stat_result] | None:
         """The bytes of a plain file, and what it was when they had been read. None: it is not there.
 
-        Nothing is read of what is no plain file, has a second name, is somebody else's, can be written by
+        Nothing is read of what is no plain file, has a second name, is another user's, can be written by
         everybody, or is larger than `limit`: `InvalidEnvelope` or `PayloadTooLarge`.
         """
         seen = self.stat(name)
@@ -165,7 +165,7 @@ class Folder:
         self.move(new, self, name)
 
     def move(self, name: str, to: Folder, new: str | None = None) -> bool:
-        """Rename, atomically, into another folder of the bus. False: somebody else was first."""
+        """Rename, atomically, into another folder of the bus. False: another process was first."""
         try:
             os.replace(
                 self._at(name), to._at(name if new is None else new), src_dir_fd=self.fd, dst_dir_fd=to.fd

@@ -1,4 +1,4 @@
-"""Deliveries on their way out: from the mesh into `inbox/`, and back if nobody claims them."""
+"""Deliveries on their way out: from the mesh into `inbox/`, and back if no worker claims them."""
 
 from __future__ import annotations
 

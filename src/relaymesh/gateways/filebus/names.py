@@ -1,4 +1,4 @@
-"""File names: which are ours, which are anybody's, and what they say.
+"""File names: which are the gateway's, which are a worker's, and what they say.
 
 A *stem* is a file name without its ending. The stem of a send is chosen by its sender and is the
 message id unless the meta file names another. The stem of a delivery is made here, `<id>~<lease>`, so

@@ -1,4 +1,4 @@
-"""What a person should know about the files of a bus: said once, and kept for whoever asks."""
+"""What a person should know about the files of a bus: said once, and kept for `relaymesh bus status`."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Outbox:
                     folder.move(name, tree.dead)
 
     def turn(self) -> bool:
-        """Take what is complete, and send it. Answers whether anything happened."""
+        """Take what is complete, and send it. Returns whether anything happened."""
         taken = self._take_all()
         return self._send_all() or taken
 
@@ -135,7 +135,7 @@ class Outbox:
         return True
 
     def _is_complete(self, stem: str, meta: os.stat_result) -> bool:
-        """Whether nobody writes it any more, as far as can be seen. Raises if it can never be sent."""
+        """Whether its writer has finished, as far as can be seen. Raises if it can never be sent."""
         read = self._tree.meta.read(stem + META, META_BYTES_MAX, self._tree.owners)
         if read is None:
             return False

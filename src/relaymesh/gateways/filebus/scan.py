@@ -1,7 +1,7 @@
 """The low-frequency scan: every directory in full, held against the leases; and what is old goes.
 
 The leases drive everything else. This is the safety net: files that no look of the bus would ever come
-upon are found here, cleared away if they are the gateway's own, reported if they are somebody's.
+upon are found here, cleared away if they are the gateway's own, reported if they are a worker's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from relaymesh.gateways.filebus.tree import Tree
 
 DAY_S = 86_400
 LEFT_BEHIND_S = 3600
-"""A payload without its meta that nobody touched for so long was left behind."""
+"""A payload without its meta that was not touched for so long was left behind."""
 
 
 class Scan:

@@ -226,7 +226,7 @@ async def _redrive_paced(
     rate_per_s: float,
     sequences: list[int | None],
 ) -> None:
-    """Pieces of a tenth of a second's worth, not faster than the rate. Answers into `sequences`."""
+    """Pieces of a tenth of a second's worth, not faster than the rate. Writes into `sequences`."""
     if rate_per_s and len(letters) / rate_per_s > REDRIVE_S_MAX:
         raise InvalidSettings(
             f"{len(letters)} letters at {rate_per_s:g} a second take longer than {REDRIVE_S_MAX} s",

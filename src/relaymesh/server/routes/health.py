@@ -24,7 +24,7 @@ from relaymesh.wire.stats import MeshStats
 
 
 async def healthz(exchange: Exchange) -> HealthAnswer:  # noqa: ARG001 - every endpoint gets one
-    """The process answers. Says nothing else, to anybody."""
+    """The process responds. Says nothing else, whatever the credential."""
     return HealthAnswer(status="ok")
 
 
@@ -70,7 +70,7 @@ async def describe(exchange: Exchange) -> NodeAnswer:
 
 
 async def stats(exchange: Exchange) -> Reply:
-    """Counters of every mailbox of the namespace, and of the node. Answers also when the disk does not.
+    """Counters of every mailbox of the namespace, and of the node. Works also while the disk does not.
 
     An agent's own token sees that agent's mailboxes alone.
     With more than 250 mailboxes they may be some seconds old.

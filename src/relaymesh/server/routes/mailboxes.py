@@ -141,7 +141,7 @@ async def ended(exchange: Exchange) -> EndedAnswer:
 
 
 async def expect(exchange: Exchange) -> MailboxAnswer:
-    """Keep answers with a correlation id apart for whoever receives by it."""
+    """Keep answers with a correlation id apart for receives by that id."""
     mailbox = _owned(exchange)
     request = await exchange.decode(ExpectRequest)
     await exchange.served.session.execute(Expect(mailbox, request.correlation_id, exchange.served.budget))

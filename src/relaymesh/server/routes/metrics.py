@@ -52,7 +52,7 @@ async def _mailbox_text(boxes: Sequence[Box]) -> list[bytes]:
         for part, (name, _, _, show) in zip(parts, MAILBOX_FAMILIES, strict=True):
             part.append(show(name, escaped).encode())
         await asyncio.sleep(0)
-    total: Family = ("dlq_depth_total", "gauge", "Dead letters that nobody has redriven.", [({}, dead)])
+    total: Family = ("dlq_depth_total", "gauge", "Dead letters that were not redriven.", [({}, dead)])
     return [*(each for part in parts for each in part), render([total]).encode()]
 
 
@@ -152,7 +152,7 @@ def _node(stats: MeshStats) -> list[Family]:
         ("relaymesh_sequence", "gauge", "Events in the journal.", [({}, stats.sequence)]),
         ("relaymesh_unsynced", "gauge", "Events not yet durable.", [({}, stats.sequence - stats.synced)]),
         ("relaymesh_epoch", "gauge", "Grows with every start.", [({}, stats.epoch)]),
-        ("relaymesh_unrouted_total", "counter", "Published to nobody.", [({}, stats.unrouted)]),
+        ("relaymesh_unrouted_total", "counter", "Published without a subscriber.", [({}, stats.unrouted)]),
         (
             "relaymesh_duplicates_total",
             "counter",

@@ -1,4 +1,4 @@
-"""Receiving: a long poll. Whoever goes away while it waits has received nothing and burned nothing."""
+"""Receiving: a long poll. A client that goes away while it waits has received nothing and burned nothing."""
 
 from __future__ import annotations
 

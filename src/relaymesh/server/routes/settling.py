@@ -109,7 +109,7 @@ class Settling:
         """The agents whose deliveries they are."""
 
     async def look_up(self, texts: list[str]) -> None:
-        """Sort the tokens: good, stale, or somebody else's."""
+        """Sort the tokens: good, stale, or another credential's."""
         tokens = {text: token for text in texts if (token := parse_token(text)) is not None}
         mailboxes = await self._session.execute(MailboxesOf(list(tokens.values())))
         for text in texts:

@@ -1,7 +1,7 @@
 """What one credential takes of the node: writes a second, bytes under way, connections.
 
 Pure: `now` is passed in. Each is bounded for a credential by itself, so that a greedy client stops itself
-and nobody else.
+and no other.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def arrival_of(scope: Scope, proxies: Proxies) -> Arrival:
 
 
 def check_url(scope: Scope) -> None:
-    """Refuse a path that could mean two things, and a credential that would end up in somebody's log."""
+    """Refuse a path that could mean two things, and a credential that would end up in a log."""
     path: str = scope["path"]
     query: bytes = scope.get("query_string") or b""
     if b"%" in query:

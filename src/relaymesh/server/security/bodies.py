@@ -1,4 +1,4 @@
-"""Bodies, read by the guard before anybody else sees them: bounded in size while they come.
+"""Bodies, read by the guard before any endpoint sees them: bounded in size while they arrive.
 
 How long they may take is watched where the bytes come in, in `connections`.
 """
@@ -104,7 +104,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 async def drain(receive: Receive) -> bool:
     """Let a client that is refused finish what it is saying, within bounds, so that it can hear the answer.
 
-    Answers whether it finished: the connection can then be used again.
+    Returns whether it finished: the connection can then be used again.
     """
     size = 0
     try:

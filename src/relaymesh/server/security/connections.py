@@ -286,14 +286,14 @@ class GuardedHttp(HttpToolsProtocol):
         if self._head_since is not None and now - self._head_since > self._settings.header_seconds:
             return True
         if self._body_since is not None:
-            counted = 0 if self.cycle.response_complete else self._body_bytes  # nobody waits for it any more
+            counted = 0 if self.cycle.response_complete else self._body_bytes  # it was answered
             allowed = self._settings.body_seconds + counted / self._settings.body_rate_min
             if now - self._body_since > allowed:
                 return True
         return self._outgoing.is_stuck(now)
 
     def give_up(self) -> None:
-        """Say so where somebody waits for an answer, and hang up."""
+        """Say so if the client waits for an answer, and hang up."""
         waiting = self._body_since is not None and not self.cycle.response_complete
         if waiting and not self.transport.is_closing():
             self._refuse(refusals.BODY_TOO_SLOW)
@@ -323,7 +323,7 @@ class GuardedHttp(HttpToolsProtocol):
             return True
         if self._in_head or self.pipeline or cycle.response_started:
             return False
-        cycle.disconnected = True  # it is this one's own body: nobody else may answer it any more
+        cycle.disconnected = True  # it is this request's own body: no other response may follow
         cycle.message_event.set()
         return True
 
@@ -415,7 +415,7 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
             self._fail(1008, "too many fragments")
         elif self.account is not None and self._held and self.account.is_over_incoming():
             self._fail(1013, "too much of this credential is under way")
-        elif self._outgoing.is_too_much():  # pongs are written whether or not anybody reads
+        elif self._outgoing.is_too_much():  # pongs are written whether or not the client reads
             self.transport.abort()
         elif not self.frames:
             self._fragments_since = None
@@ -507,7 +507,7 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         super().resume_writing()
 
     def is_too_slow(self, now: float) -> bool:
-        """Whether a message in fragments takes too long, or the reader does, or nobody is there any more."""
+        """Whether a message in fragments takes too long, or the reader does, or the client is gone."""
         if self.read_paused and _has_hung_up(self.transport.get_extra_info("socket")):
             return True
         if self._fragments_since is not None:

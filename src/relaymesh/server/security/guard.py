@@ -325,4 +325,4 @@ def _unauthorized(detail: str) -> Refused:
 
 
 def _nothing() -> None:
-    """Nobody counts what is queued."""
+    """What is queued is not counted."""

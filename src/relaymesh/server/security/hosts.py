@@ -58,7 +58,7 @@ class Hosts:
         )
 
     def knows_origin(self, value: str, scheme: str, server_port: int | None) -> bool:
-        """Whether an Origin header is this server's own. `null`, and what is no origin, is nobody's."""
+        """Whether an Origin header is this server's own. `null`, and what is no origin, is not."""
         web = {"ws": "http", "wss": "https"}.get(scheme, scheme)
         own = value.removeprefix(f"{web}://")
         return own != value and self.knows_host(own, web, server_port)

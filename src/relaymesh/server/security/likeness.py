@@ -1,6 +1,6 @@
 """Names that a person takes for one another: `coder`, `Coder`, `ｃｏｄｅｒ`, `сoder` with a Cyrillic letter.
 
-A token is made for a name by somebody who reads it. `likeness` maps names that look alike to one text, so
+A person reads a name and makes a token for it. `likeness` maps names that look alike to one text, so
 that a second token, or an agent that registers, cannot pass for the first. It folds what Unicode folds
 (NFKC, case, accents, invisible characters), the dots and dashes at the ends, the digits 0 and 1, and those
 letters of other alphabets that look like a Latin one. It is no full table of confusables: two names that it
@@ -72,7 +72,7 @@ def check_unlike(names: Iterable[str], known: Iterable[str]) -> None:
         if other != name:
             raise Conflict(
                 f"{name!r} looks like {other!r}, which is another agent's name",
-                hint="give the agent a name that nobody takes for the other",
+                hint="give the agent a name that cannot be taken for the other",
             )
 
 

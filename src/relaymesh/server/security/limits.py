@@ -23,7 +23,7 @@ class SecuritySettings:
 
     allow_hosts: names this server is called by beside the loopback names, as `name` (on its own port) or
         `name:port` (as seen through a proxy). Each is a name that a web page could be served under.
-    proxies: addresses or networks whose X-Forwarded-* headers are believed. Anybody in them can claim any
+    proxies: addresses or networks whose X-Forwarded-* headers are believed. A host in them can claim any
         remote address in the audit.
     connections_max: connections open at once; one credential has at most half of them. Lowered at start to
         what the process may open less 64. Each costs about 30 kB when idle. When all are open, the oldest

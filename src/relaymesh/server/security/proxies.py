@@ -30,7 +30,7 @@ class Proxies:
     def remote_address(self, peer: str | None, forwarded_for: str | None) -> str | None:
         """Where a request came from: the peer, or the last hop before the trusted proxies that passed it on.
 
-        Read from the right: what stands left of the first untrusted address, anybody may have written.
+        Read from the right: the client may have written anything left of the first untrusted address.
         """
         if forwarded_for is None or not self.trusts(peer):
             return peer

@@ -1,4 +1,4 @@
-"""TLS, and the rule that nobody outside this machine is spoken to without it."""
+"""TLS, and the rule that the server speaks to other machines only with it."""
 
 from __future__ import annotations
 

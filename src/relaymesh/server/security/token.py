@@ -1,7 +1,7 @@
 """One access token: `rm_<id>_<secret>`, of which only the SHA-256 is kept.
 
 The id is no secret: lists, logs and the audit name a token by it, so that a leaked token can be
-revoked by whoever sees it, without anybody writing it down once more.
+revoked by any person who sees it, without copying it anywhere.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def mint(id: str | None = None) -> tuple[str, str]:
-    """A new token: its id and its text. The text exists here and with whoever is shown it, nowhere else."""
+    """A new token: its id and its text. The text exists only here and where it is shown."""
     id = id or "".join(secrets.choice(_ID_LETTERS) for _ in range(8))
     return id, f"{PREFIX}{id}_{secrets.token_urlsafe(SECRET_BYTES)}"
 

@@ -46,7 +46,7 @@ Clock = Callable[[], int]
 
 
 def _unheard(_event: str, _id: str) -> None:
-    """Nobody listens."""
+    """There is no listener."""
 
 
 def wall_ms() -> int:
@@ -123,7 +123,7 @@ class TokenFile:
         return token
 
     def rotate(self, id: str, overlap_ms: int) -> tuple[Token, Token, str]:
-        """A successor of the same rights; the old token ends after `overlap_ms`. Answers old, new, text.
+        """A successor of the same rights; the old token ends after `overlap_ms`. Returns old, new, text.
 
         Two of a line are valid at once, never three: what the old token itself replaced ends now.
         """
@@ -235,7 +235,7 @@ class Tokens:
         if token is None or not same:
             raise Unauthorized("the token is not known to this node")
         standing = token.standing(self._now_ms())
-        if standing != "valid":  # said only to whoever has the whole token
+        if standing != "valid":  # said only to a client that has the whole token
             raise Unauthorized(f"token {token.id} is {standing}", hint="relaymesh token create makes one")
         return token.principal()
 

@@ -180,7 +180,7 @@ class Connection:
             return  # the client was faster, or does not read at all
 
     async def _cease(self) -> None:
-        """Nobody waits here any more. What was begun goes on in the session; receives end."""
+        """The client is gone. What was begun goes on in the session; receives end."""
         self._gone = True
         if self._session is not None:
             self._sessions.detach(self._session, self)
@@ -468,7 +468,7 @@ class Connection:
         self._outbox.put(data)
 
 
-def _at_once(size: int) -> float:  # noqa: ARG001 - nobody counts what moves
+def _at_once(size: int) -> float:  # noqa: ARG001 - what moves is not counted
     return 0.0
 
 

@@ -1,6 +1,6 @@
 """A frame that cannot be read as what it says it is: answered with a problem, and the connection goes on.
 
-It ends only where nobody can say which question the problem is about: the bytes are no JSON or MessagePack.
+It ends only where the question cannot be told: the bytes are no JSON or MessagePack.
 """
 
 from __future__ import annotations

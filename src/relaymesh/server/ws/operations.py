@@ -56,7 +56,7 @@ class Operations:
         self._recipients: dict[str, str] = {}
         self._mailboxes: dict[str, str] = {}
         self.agent: str | None = None
-        """As whom the client said hello, if as anybody."""
+        """The agent that the client said hello as; None if it named none."""
         self.acted: dict[int, set[str]] = {}
         """As which agents each frame under way has acted, by its number; the audit takes it from here."""
 
@@ -179,7 +179,7 @@ class Operations:
                     senders.clear()
                 sender = senders[envelope.sender] = self._stamp(envelope.sender)
                 self.speaks_for(sender)
-            # It was decoded just now and is nobody else's yet. One object for all of a name: see share_names.
+            # Decoded just now: no other code holds it. One object for all of a name: see share_names.
             force_setattr(envelope, "sender", sender)
             if envelope.type == PLAIN_TYPE:
                 force_setattr(envelope, "type", PLAIN_TYPE)
@@ -189,7 +189,7 @@ class Operations:
                 force_setattr(envelope, "reply_to", self.principal.address(envelope.reply_to, "reply_to"))
 
     def _stamp(self, given: str) -> str:
-        """Who it is from. What is sent in nobody's name is sent in that of the credential's agent."""
+        """The sender. A message without one is sent in the name of the credential's agent."""
         reserved = name_of(given) in RESERVED_NAMES and not self.principal.is_admin
         return self.principal.sender(None if reserved else given, self.agent)
 

@@ -255,7 +255,7 @@ class Sessions:
             self._served.roster.presence.gone(agent, self._served.now)
 
     async def _unexpect(self, session: Session) -> None:
-        """Nobody waits for these answers any more: they are messages as all others."""
+        """No receive waits for these answers any more: they become ordinary messages."""
         expected, session.expected = session.expected, set()
         try:
             for mailbox, correlation_id in expected:

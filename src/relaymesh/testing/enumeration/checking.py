@@ -14,7 +14,7 @@ __all__ = ["check", "check_and_go_on"]
 
 
 def check(life: Life, files: Mapping[str, bytes], promise: Promise, salt: int) -> PlainDisk:
-    """Recover, compare, and open a writer. Answers the directory as the recovery left it."""
+    """Recover, compare, and open a writer. Returns the directory as the recovery left it."""
     disk = PlainDisk(files, salt)
     _start(life, disk, promise)
     return disk

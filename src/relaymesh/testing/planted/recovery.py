@@ -63,7 +63,7 @@ def sealed_damage_skipped(original: Original, *arguments: Any) -> None:
 
 @plant(
     at(verdict, "judge_link"),
-    broken="nobody compares a segment's header with the segment before it",
+    broken="a segment's header is not compared with the segment before it",
 )
 def missing_segment_skipped(original: Original, *arguments: Any) -> None:
     pass

@@ -141,7 +141,7 @@ def _mailbox(box: Mailbox) -> tuple[Any, ...]:
 
 
 def _stored_attempts(entry: Entry) -> int:
-    """The store counts an ack as an attempt also when nobody was handed the message, and a drop never."""
+    """The store counts an ack as an attempt also when the message was not handed out, and a drop never."""
     return entry.ended + entry.unseen - (entry.state == "dropped")
 
 

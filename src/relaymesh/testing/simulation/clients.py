@@ -64,7 +64,7 @@ class Clients:
         self.history = world.history
         self.trace = world.trace
         self.held: list[Delivery] = []
-        """Deliveries in clients' hands, settled by nobody yet as far as their holders know."""
+        """Deliveries in clients' hands, not yet settled as far as their holders know."""
         self.finished: list[Delivery] = []
         """Deliveries that were let go: their tokens should be worth nothing."""
         self.waiting: list[SimReceiver] = []
@@ -246,7 +246,7 @@ class Clients:
         self.world.submit(Receive(mailbox, receiver, wait=False), no_answer)
 
     def wait(self) -> None:
-        """Wait for what will come; whoever waits is served by a later step of somebody else."""
+        """Wait for what will come; a later step of another client serves those who wait."""
         mailbox = self.rng.choice(list(self.plan.mailboxes))
         receiver = self._receiver(mailbox, self.rng.choice((1, 2)), waits=True)
         self.trace.line(f"{self.world.now()} wait {mailbox} {receiver.holder}")
@@ -298,7 +298,7 @@ class Clients:
     # -- settling -----------------------------------------------------------------------------
 
     def _pick(self) -> Delivery | None:
-        """Most receivers work in order; some do not. Whoever holds nothing asks for something."""
+        """Most receivers work in order; some do not. One that holds nothing receives."""
         if not self.held:
             self.receive()
             return None
@@ -390,7 +390,7 @@ class Clients:
             self._ask(delivery, "fatal", command, code_given="other")
 
     def nack_until(self) -> None:
-        """Whoever put a message off once is likely to do so again."""
+        """A client that put a message off once is likely to do so again."""
         again = [each for each in self.held if (each.mailbox, each.sequence) in self._put_off]
         delivery = again[0] if again else self._pick()
         if delivery is not None:
@@ -528,4 +528,4 @@ class Clients:
 
 
 def no_answer(result: Any, error: MeshError | None) -> None:
-    """For whoever does not wait for an answer."""
+    """For clients that do not wait for an answer."""

@@ -135,7 +135,7 @@ class History:
     early: list[str] = field(default_factory=list)
     """What left before it was on the disk, in words."""
     forced: set[str] = field(default_factory=set)
-    """Mailboxes whose delayed messages somebody asked for before their time."""
+    """Mailboxes whose delayed messages were forced out before their time."""
     woke: list[tuple[int, int]] = field(default_factory=list)
     """When the machine awoke from a long sleep: the epoch, and the mesh time."""
     order: int = 0

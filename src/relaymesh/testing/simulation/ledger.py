@@ -210,7 +210,7 @@ class Ledger:
     def _leased(self, mailbox: str, sequence: int, doing: str) -> Entry:
         entry = self._pending(mailbox, sequence, doing)
         if not entry.token:
-            raise Violation("stale_settle_refused", f"{doing} of {entry}, which nobody holds")
+            raise Violation("stale_settle_refused", f"{doing} of {entry}, which no client holds")
         return entry
 
     def _enter(self, mailbox: str, sequence: int, envelope: list[Any], at: int, due: int) -> Entry:
@@ -306,7 +306,7 @@ class Ledger:
             )
 
     def _waiting_letters(self, box: Box) -> tuple[int, int]:
-        """Dead letters that nobody has redriven: how many, and their bytes."""
+        """Dead letters that were not redriven: how many, and their bytes."""
         mine = [
             letter
             for (mailbox, _), letter in self.letters.items()
@@ -422,7 +422,7 @@ class Ledger:
         for sequence in record[4]:
             entry = self._pending(record[3], sequence, "an ack")
             if not entry.token and not entry.completed:
-                raise Violation("stale_settle_refused", f"an ack of {entry}, which nobody holds")
+                raise Violation("stale_settle_refused", f"an ack of {entry}, which no client holds")
             entry.unseen = not entry.token
             self._leave(entry, "acked")
             box.acked += 1

@@ -101,7 +101,7 @@ class Child:
         return code
 
     def end(self) -> int:
-        """Kill it, if it is still there, and let go of everything. Answers its exit code."""
+        """Kill it, if it is still there, and let go of everything. Returns its exit code."""
         process = self._process
         if process.poll() is None:
             process.kill()

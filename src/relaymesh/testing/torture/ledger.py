@@ -35,7 +35,7 @@ def digest_of(id: str, key: str | None, content: Any) -> str:
 class Ledger:
     """One file per thread, opened with O_APPEND; lines that belong together go in one write.
 
-    A kill can cut only the last line of a file, because nobody else writes behind it.
+    A kill can cut only the last line of a file, because no other process writes behind it.
     """
 
     def __init__(self, folder: Path, run: int) -> None:

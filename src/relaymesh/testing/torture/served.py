@@ -22,7 +22,7 @@ class NotServed(Exception):
 
 
 class Served:
-    """A node behind a port. Clients know its address and token for good, whoever answers there."""
+    """A node behind a port. Clients know its address and token for good, whichever process answers there."""
 
     def __init__(self, data: Path, stderr: Path) -> None:
         self._data = data
@@ -49,7 +49,7 @@ class Served:
             )
 
     def start(self) -> float:
-        """Start it, and wait until it answers. Answers how many milliseconds that took."""
+        """Start it, and wait until it answers. Returns how many milliseconds that took."""
         began = time.monotonic()
         self.spawn()
         while not self._answers():

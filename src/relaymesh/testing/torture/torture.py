@@ -97,7 +97,7 @@ class Verdict:
 
 
 def nobody_asked(_verdict: Verdict, _seconds: float) -> None:
-    """Progress that is told to nobody."""
+    """Progress that is not shown."""
 
 
 class Failed(Exception):

@@ -151,7 +151,7 @@ def _first_line() -> bytes:
 
 
 def watch_stdin(ended: Any) -> None:
-    """Call `ended` when nobody holds the other end any more."""
+    """Call `ended` when no process holds the other end any more."""
 
     def watch() -> None:
         while os.read(sys.stdin.fileno(), 4096):

@@ -230,7 +230,7 @@ def settle_line(delivery: Any, outcome: str, begun: int) -> tuple[object, ...]:
 
 
 class Receiver:
-    """Takes under bare leases, which nobody renews: after a long pause its settles must be refused."""
+    """Takes under bare leases, which are not renewed: after a long pause its settles must be refused."""
 
     def __init__(self, port: Port, ledger: Ledger, *, run: int, number: int, seed: str) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""`GET /v1/journal`: what happened, as the journal has it. For whoever follows a node from elsewhere."""
+"""`GET /v1/journal`: what happened, as the journal has it. For clients that follow a node."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class LetterFilter(Request, frozen=True):
     since: Annotated[str, Meta(description="Died at or after this ISO 8601 time.")] | None = None
     until: Annotated[str, Meta(description="Died before this ISO 8601 time.")] | None = None
     status: Annotated[
-        Literal["pending", "redriven", "all"], Meta(description="pending: nobody has redriven it yet.")
+        Literal["pending", "redriven", "all"], Meta(description="pending: it was not redriven yet.")
     ] = "pending"
     after: Annotated[int, Meta(description="Died after that deadSequence.", ge=0, le=1 << 62)] | None = None
     limit: Annotated[int, Meta(description="At most so many.", ge=1, le=LETTERS_MAX)] = 100

@@ -173,7 +173,7 @@ class EndedAnswer(Answer, frozen=True):
 
 
 class ExpectRequest(Request, frozen=True):
-    """Keep answers with this correlation id apart for whoever receives by it; or do so no longer."""
+    """Keep answers with this correlation id apart for receives by it; or do so no longer."""
 
     correlation_id: CorrelationId
 

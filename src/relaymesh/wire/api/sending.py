@@ -21,7 +21,7 @@ class ReceiptBody(Answer, frozen=True, gc=False):
         bool, Meta(description="The same id was accepted before; this is the receipt of that one.")
     ] = False
     targets: Annotated[
-        int, Meta(description="Mailboxes it went to; 0 for a publish that nobody subscribes to.")
+        int, Meta(description="Mailboxes it went to; 0 for a topic without a subscription.")
     ] = 1
     scheduled_delivery_time: Time | UnsetType = UNSET
     notes: (

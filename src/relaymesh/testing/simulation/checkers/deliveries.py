@@ -1,4 +1,4 @@
-"""What a delivery may be: a message somebody sent, not before its time, under a token never seen before."""
+"""What a delivery may be: a message that was sent, not before its time, under a token never seen before."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ def _reaches(message: Message, mailbox: str, history: History) -> bool:
 
 
 def _hastened(delivery: Delivery, history: History, ledger: Ledger) -> bool:
-    """Somebody asked for delayed messages now, or it is a dead letter that came back: its delay is over."""
+    """Delayed messages were forced out, or it is a dead letter that came back: its delay is over."""
     entry = ledger.entries.get((delivery.mailbox, delivery.sequence))
     redriven = any(each.mailbox == delivery.mailbox and not each.purge for each in history.redrives)
     return delivery.mailbox in history.forced or (redriven if entry is None else entry.redrives > 0)
 
 
 def _check_sent(delivery: Delivery, history: History, sent: dict[str, list[Sent]]) -> int:
-    """No phantom: somebody asked to have this sent here, with this content, and was not refused.
+    """No phantom: a client sent this here, with this content, and was not refused.
 
-    Answers when it is due.
+    Returns when it is due.
     """
     possible = [
         each
@@ -91,7 +91,7 @@ def _check_sent(delivery: Delivery, history: History, sent: dict[str, list[Sent]
         and _reaches(each.message, delivery.mailbox, history)
     ]
     if not possible:
-        raise Violation("no_phantom", f"{delivery.id} in {delivery.mailbox} was sent by nobody")
+        raise Violation("no_phantom", f"{delivery.id} in {delivery.mailbox} was never sent")
     due = min(each.at + each.message.delay_ms for each in possible)
     receipted = [
         each.due

@@ -1,4 +1,4 @@
-"""What became of every message: each ended once, in one place, because somebody or a rule said so."""
+"""What became of every message: each ended once, in one place, because a client or a rule said so."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def _check_end(entry: Entry, asked: list[Settled], history: History, *, delivere
     if entry.state in ("acked", "dropped"):
         _check_asked(entry, asked)
         if not delivered:
-            raise Violation("at_least_one_attempt", f"{entry} is {entry.state}, and nobody ever got it")
+            raise Violation("at_least_one_attempt", f"{entry} is {entry.state}, and it was never delivered")
     elif entry.state in ("dead", "redriven", "purged"):
         if not entry.reason:
             raise Violation("dead_for_a_reason", f"{entry} is dead without a reason")
         if entry.reason == "not_retryable" and not any(
             each.how == "fatal" or (each.how == "nack" and each.code_given == "invalid") for each in asked
         ):
-            raise Violation("dead_for_a_reason", f"{entry} died as not retryable, and nobody said so")
+            raise Violation("dead_for_a_reason", f"{entry} died as not retryable, and no client said so")
     else:
         raise Violation("progress", f"{entry} is still pending after everything was drained")
 
@@ -49,7 +49,7 @@ def _check_asked(entry: Entry, asked: list[Settled]) -> None:
     by_rule = entry.state == "acked" and any(each.code_given in SUCCESS_CODES for each in asked)
     by_hand = any(each.how in wanted and each.answer != "refused" for each in asked)
     if not by_hand and not by_rule:
-        raise Violation("no_receipted_loss", f"{entry} is {entry.state}, and nobody asked for that")
+        raise Violation("no_receipted_loss", f"{entry} is {entry.state}, and no client asked for that")
 
 
 def _check_redrives(history: History, ledger: Ledger) -> None:

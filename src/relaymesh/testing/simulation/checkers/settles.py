@@ -135,7 +135,7 @@ def _check_extended(settle: Settled, ledger: Ledger) -> None:
 
 
 def _check_completed(settle: Settled, deliveries: list[Delivery], history: History, ledger: Ledger) -> None:
-    """Work that was done after its lease was lost is not given to anybody from then on."""
+    """Work that was done after its lease was lost is not delivered again from then on."""
     if settle.how != "complete" or settle.result != "waits":
         return
     for later in deliveries:
