@@ -389,6 +389,7 @@ RUNS = [
     Column("error", "text"),
 ]
 LAGS = [
+    Column("path", "text"),
     Column("source", "text"),
     Column("synced", "number"),
     Column("not_in_bronze", "number"),
@@ -431,7 +432,7 @@ def _print_status(call: Call, found: Status) -> None:
     call.output.rows(RUNS, msgspec.to_builtins(found.runs))
     for lag in found.lags:
         if lag.error:
-            call.output.note(f"{lag.source} cannot be looked at: {lag.error}")
+            call.output.note(f"{lag.path} cannot be looked at: {lag.error}")
     for each in found.failed_expectations:
         call.output.note(_unmet(each))
 

@@ -197,11 +197,11 @@ def _is_behind(warehouse: Path, directories: list[Path]) -> bool:
     from relaymesh.pipeline.runs.status import status_of
 
     found = status_of(warehouse)
-    known = {lag.source for lag in found.lags}
+    known = {Path(lag.path).resolve() for lag in found.lags}
     return (
         found.published is None
         or any(lag.not_published for lag in found.lags)
-        or not known.issuperset(str(each) for each in directories)
+        or not known.issuperset(each.resolve() for each in directories)
     )
 
 

@@ -46,12 +46,12 @@ class Filled:
         self.bronze, self.store = Bronze(root), TableStore.open(root)
         self._batches = 0
         root.mkdir()
-        remember_sources(root, [data])
+        [self.source] = remember_sources(root, [data]).values()
 
     def take(self, first: int, through: int, **more: str) -> None:
         batch, run = self._batches, f"r{self._batches}"
         options = {
-            "path": path_option({str(self.data): 0}),
+            "path": path_option([self.source]),
             "fromSequence": first,
             "throughSequence": through,
         }
@@ -69,7 +69,7 @@ class Filled:
         return sorted(self.root.glob("bronze/batch=*/*/*.parquet"))
 
     def require(self, **reached: int) -> None:
-        ends = {str(self.data): reached["through"] + 1} if reached else None
+        ends = {self.source.id: reached["through"] + 1} if reached else None
         require_whole(self.store, self.bronze, Inspection(self.root), reached=ends)
 
     def refused(self, **reached: int) -> str:

@@ -14,9 +14,10 @@ import pytest
 from relaymesh.cli.failure import Exit
 from relaymesh.cli.main import main
 from relaymesh.errors import Conflict
-from relaymesh.pipeline.runs.sources import known_sources, remember_sources
+from relaymesh.pipeline.runs.sources import remember_sources
 from relaymesh.pipeline.runs.verify import verify_warehouse
 from relaymesh.pipeline.tables.inspection import WarehouseDamaged
+from relaymesh.pipeline.tables.sources import known_sources
 from tests.pipeline.runs.filled import EVENTS, Filled, filled_in
 from tests.pipeline.runs.traffic import Traffic
 from tests.pipeline.source.journals import segments, traffic, write_frames
@@ -169,7 +170,7 @@ def test_another_journal_under_the_same_path_and_a_lost_list_of_sources_are_refu
     (filled.root / "sources.old").rename(filled.root / "sources.json")
     shutil.rmtree(filled.data)
     write_frames(filled.data, traffic(4))
-    assert "and its journal ends before 37" in filled.refused()
+    assert "holds another mesh than the source" in filled.refused()
 
 
 def test_a_copy_of_a_known_directory_is_refused_and_another_spelling_is_the_same(filled: Filled) -> None:

@@ -17,6 +17,7 @@ from relaymesh.pipeline.runs.status import status_of
 from relaymesh.pipeline.tables.inspection import WarehouseDamaged
 from tests.pipeline.runs.traffic import Traffic
 from tests.pipeline.runs.whole import assert_bronze_is_the_journal, check_whole, watching
+from tests.pipeline.source.journals import mesh_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,8 +163,8 @@ def test_late_events_open_their_day_again_and_archived_segments_are_read_where_t
     assert record.days == ["2026-03-01"]
     counts = both.bronze.read(spark, both.bronze.snapshot().pieces).groupBy("source", "partition").count()
     assert {(row.source, row.partition) for row in counts.collect()} == {
-        (str(traffic.path), 0),
-        (str(late.path), 1),
+        (mesh_of(traffic.path), 0),
+        (mesh_of(late.path), 1),
     }
     assert pipeline().run().status == "nothing new", "a warehouse remembers its directories"
 

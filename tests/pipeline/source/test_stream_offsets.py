@@ -285,18 +285,56 @@ class TestIdentity:
         assert rows_between(reader, offset, after) == list(range(19, 28))
         assert rows_between(reader, after, reader.latestOffset(after, ReadAllAvailable())) == []
 
-    def test_a_directory_without_an_id_is_named_by_its_whole_path(
+    def test_a_directory_without_an_id_is_known_by_its_segments(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """Its name follows from its oldest segment, and ends with its next start."""
+        write_frames(tmp_path / "data", traffic(2))
         write_frames(tmp_path / "data", traffic(2))
         (tmp_path / "data" / "mesh").unlink()
         monkeypatch.chdir(tmp_path)
-        assert list(all_of("data")) == list(all_of("./data")) == [str((tmp_path / "data").resolve())]
-        offset = all_of("data")
-        write_frames(tmp_path / "data", traffic(1))  # its next start: now it has an id
-        reader = stream("data")
+        [name] = offset = all_of("data")
+        assert name.startswith("journal-")
+        assert all_of("./data") == offset
+        (tmp_path / "data").rename(tmp_path / "moved")
+        shutil.copytree(tmp_path / "moved", tmp_path / "copy")
+        for path in ("moved", "copy"):
+            assert stream(path).latestOffset(offset, ReadAllAvailable()) == offset
+        oldest = segments(tmp_path / "moved")[0]
+        oldest.rename(tmp_path / "dropped")
+        reader = stream("moved")
+        renamed = reader.latestOffset(offset, ReadAllAvailable())
+        assert rows_between(reader, offset, renamed) == []
+        (tmp_path / "dropped").rename(oldest)
+        write_frames(tmp_path / "moved", traffic(1))  # its next start: now it has an id
+        for before in (offset, renamed):
+            reader = stream("moved")
+            after = reader.latestOffset(before, ReadAllAvailable())
+            assert list(after) == [mesh_of(tmp_path / "moved")]
+            assert rows_between(reader, before, after) == list(range(37, 46))
+
+    def test_a_path_of_before_does_not_stand_for_another_mesh_that_lies_there_later(
+        self, tmp_path: Path
+    ) -> None:
+        write_frames(tmp_path / "data", traffic(2))
+        [position] = all_of(tmp_path / "data").values()
+        older = {str(tmp_path / "data"): {name: position[name] for name in ("sequence", "segment", "offset")}}
+        offset = stream(tmp_path / "data").latestOffset(older, ReadAllAvailable())
+        assert list(offset) == [mesh_of(tmp_path / "data")]
+        (tmp_path / "data").rename(tmp_path / "moved")
+        write_frames(tmp_path / "data", traffic(5))
+        reader = stream(f"{tmp_path}/moved,{tmp_path}/data")
         after = reader.latestOffset(offset, ReadAllAvailable())
-        assert rows_between(reader, offset, after) == list(range(19, 28))
+        assert rows_between(reader, offset, after) == list(range(1, 46))
+
+    def test_a_batch_that_an_older_version_had_planned_is_read_whole(self, tmp_path: Path) -> None:
+        """Killed between the plan and the commit, then brought up to date: Spark asks for the same batch."""
+        write_frames(tmp_path / "data", traffic(2))
+        reader = stream(tmp_path / "data")
+        start, end = reader.initialOffset(), all_of(tmp_path / "data")
+        older = [{str(tmp_path / "data"): position} for each in (start, end) for position in each.values()]
+        assert rows_between(reader, older[0], older[1]) == list(range(1, 19))
+        assert rows_between(reader, start, older[1]) == list(range(1, 19))
 
 
 def test_a_beginning_in_the_future_is_waited_for(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from relaymesh.pipeline.report.published import Answer, Published
 from relaymesh.pipeline.report.sections import all_sections
 from relaymesh.pipeline.report.shown import cell, count
 from relaymesh.pipeline.tables.durable import swap_file
+from relaymesh.pipeline.tables.sources import known_sources
 from relaymesh.pipeline.tables.views import VIEWS, views_sql
 
 __all__ = ["BYTES_MAX", "Balance", "Page", "build_page", "write_page"]
@@ -37,6 +38,12 @@ class Missing(msgspec.Struct, frozen=True):
     first: int
     last: int
     why: str
+    path: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where the mesh was read, and which one it is."""
+        return f"{self.path} (mesh {self.source})" if self.path else self.source
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -105,6 +112,7 @@ def build_page(published: Published, *, made_at: datetime, sample: bool = False)
         suggestions=proposal_of(published, made_at).suggestions,
         suggestions_max=SUGGESTIONS_MAX,
         views=_views(published),
+        paths={each.id: each.path for each in known_sources(published.root).values()},
         style=Markup(style),
         style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
     )  # fmt: skip

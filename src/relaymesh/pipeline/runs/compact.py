@@ -48,6 +48,7 @@ def compact_bronze(spark: SparkSession, bronze: Bronze, through_batch: int, run_
         pieces=sorted([*kept, *made], key=lambda piece: (piece.day, piece.folder)),
         stretches=snapshot.stretches,
         gaps=snapshot.gaps,
+        segments=snapshot.segments,
     )
 
 

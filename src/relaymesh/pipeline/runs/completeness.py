@@ -14,37 +14,45 @@ from pathlib import Path
 from relaymesh.journal import FIRST_SEQUENCE
 from relaymesh.journal.segment import list_segments
 from relaymesh.node.disk import RealDisk
-from relaymesh.pipeline.runs.sources import FILE as SOURCES
+from relaymesh.pipeline.runs.standing import Stand, refusal, standing
 from relaymesh.pipeline.source.offsets import latest
 from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot, Stretch
 from relaymesh.pipeline.tables.inspection import Finding
 from relaymesh.pipeline.tables.manifest import Input
+from relaymesh.pipeline.tables.sources import SOURCES, Source, known_sources
 
 __all__ = ["CHECKPOINT", "against_checkpoint", "against_journals", "how_to_rebuild", "journal_ends"]
 
 CHECKPOINT = Path("checkpoints") / "bronze"
 
 
-def journal_ends(sources: Iterable[str]) -> dict[str, int]:
-    """By data directory, the sequence behind its last synced event."""
-    return {source: latest(RealDisk(Path(source))).sequence for source in sources}
+def journal_ends(sources: Iterable[Source]) -> dict[str, int]:
+    """By source, the sequence behind its last synced event."""
+    return {each.id: latest(RealDisk(Path(each.path))).sequence for each in sources}
 
 
 def against_journals(
-    snapshot: BronzeSnapshot, sources: Mapping[str, int], reached: Mapping[str, int] | None = None
+    snapshot: BronzeSnapshot, sources: Mapping[str, Source], reached: Mapping[str, int] | None = None
 ) -> list[Finding]:
     """What is missing, or there twice. `reached`: how far an ingest must have come, see `journal_ends`."""
     found: list[Finding] = []
     taken: dict[str, Input] = {}
     for each in snapshot.inputs():
-        if sources.get(each.source) != each.partition:
+        known = sources.get(each.source)
+        if known is None or known.partition != each.partition:
             why = f"bronze has events of {each.source} as partition {each.partition}, and it does not say so"
             found.append(Finding(SOURCES, why))
         taken[each.source] = each
-    for source, partition in sources.items():
-        own = [each for each in _apart(snapshot) if (each.source, each.partition) == (source, partition)]
-        found += _holes(source, own)
-        found += _edges(source, taken.get(source), None if reached is None else reached.get(source))
+    for id, source in sources.items():
+        own = [each for each in _apart(snapshot) if (each.source, each.partition) == (id, source.partition)]
+        found += _holes(source.path, own)
+        if source.forgotten:
+            continue
+        stands = standing(Path(source.path), source, snapshot)
+        if stands.stand is not Stand.CONTINUES:
+            found.append(Finding(SOURCES, refusal(source, source.path, stands).message))
+            continue
+        found += _edges(source, taken.get(id), None if reached is None else reached.get(id))
     return found
 
 
@@ -73,9 +81,10 @@ def _holes(source: str, stretches: list[Stretch]) -> Iterable[Finding]:
             yield Finding("bronze", f"it has events {after.first} to {before.last} of {source} twice")
 
 
-def _edges(source: str, taken: Input | None, reached: int | None) -> Iterable[Finding]:
+def _edges(read: Source, taken: Input | None, reached: int | None) -> Iterable[Finding]:
+    source = read.path
     segments = list_segments(RealDisk(Path(source)))
-    begins = segments[0].name.first_sequence if segments else FIRST_SEQUENCE
+    begins = max(read.first, segments[0].name.first_sequence if segments else FIRST_SEQUENCE)
     if taken is None:
         if reached is not None and reached > begins:
             yield _lacks(source, begins, reached - 1)
@@ -84,10 +93,6 @@ def _edges(source: str, taken: Input | None, reached: int | None) -> Iterable[Fi
         yield _lacks(source, begins, taken.first_sequence - 1)
     if reached is not None and reached > taken.through_sequence + 1:
         yield _lacks(source, taken.through_sequence + 1, reached - 1)
-    ends = latest(RealDisk(Path(source))).sequence
-    if ends <= taken.through_sequence:
-        has = f"bronze has events of {source} up to {taken.through_sequence}"
-        yield Finding("bronze", f"{has}, and its journal ends before {ends}: it is another one, or a copy")
 
 
 def _lacks(source: str, first: int, last: int) -> Finding:
@@ -115,11 +120,13 @@ def how_to_rebuild(warehouse: Path, snapshot: BronzeSnapshot) -> str:
     """What to do when files of bronze are lost: journals make it anew, as far back as they go."""
     away = f"move {warehouse / 'bronze'} and {warehouse / 'checkpoints'} away, then relaymesh pipeline run"
     gone = []
+    sources = known_sources(warehouse)
     for each in snapshot.inputs():
-        segments = list_segments(RealDisk(Path(each.source)))
+        path = sources[each.source].path if each.source in sources else each.source
+        segments = list_segments(RealDisk(Path(path)))
         begins = segments[0].name.first_sequence if segments else each.through_sequence + 1
         if begins > each.first_sequence:
-            gone.append(f"{each.first_sequence} to {begins - 1} of {each.source}")
+            gone.append(f"{each.first_sequence} to {begins - 1} of {path}")
     if not gone:
         return f"restore it from a copy, or {away}: the journals still hold every event"
     lost = f"the journals no longer hold the events {', '.join(gone)}"

@@ -13,11 +13,12 @@ from msgspec import structs
 from pyspark.sql import Row
 
 from relaymesh.errors import JournalDamaged, NotFound
-from relaymesh.pipeline.runs.ingest import told_apart
+from relaymesh.pipeline.runs.ingest import Told, told_apart
 from relaymesh.pipeline.runs.sources import path_option
 from relaymesh.pipeline.source.batch import BatchReader
 from relaymesh.pipeline.source.options import SourceOptions
 from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Gap, Generation, joined, merged
+from relaymesh.pipeline.tables.sources import Source, known_sources
 
 __all__ = ["mend_gaps"]
 
@@ -38,10 +39,12 @@ def mend_gaps(bronze: Bronze, run_id: str) -> int:
 def _mend(bronze: Bronze, entry: Generation | Batch, run_id: str, name: str) -> int:
     arrived: list[Arrived] = []
     left: list[Gap] = []
+    sources = known_sources(bronze.root)
     for gap in entry.gaps:
-        files, gaps = _read_again(bronze, gap, run_id)
-        arrived += files
-        left += gaps
+        source = sources.get(gap.source)
+        told = Told([], [gap], []) if source is None else _read_again(bronze, gap, source, run_id)
+        arrived += told.arrived
+        left += told.gaps
     if not arrived:
         return 0
     stretches = [each.stretch for each in arrived]
@@ -59,10 +62,10 @@ def _mend(bronze: Bronze, entry: Generation | Batch, run_id: str, name: str) -> 
     return sum(each.rows for each in stretches)
 
 
-def _read_again(bronze: Bronze, gap: Gap, run_id: str) -> tuple[list[Arrived], list[Gap]]:
+def _read_again(bronze: Bronze, gap: Gap, source: Source, run_id: str) -> Told:
     """Files with what reads back, and what does not."""
     options = {
-        "path": path_option({gap.source: gap.partition}),
+        "path": path_option([source]),
         "fromSequence": str(gap.first),
         "throughSequence": str(gap.last),
         "quarantine": "rows",
@@ -72,8 +75,8 @@ def _read_again(bronze: Bronze, gap: Gap, run_id: str) -> tuple[list[Arrived], l
     try:
         return told_apart(list(_rows(BatchReader(SourceOptions.parse(options)))))
     except (JournalDamaged, NotFound) as error:  # the segment, or the directory, is gone
-        log.info("events %d to %d of %s are still missing: %s", gap.first, gap.last, gap.source, error)
-        return [], [gap]
+        log.info("events %d to %d of %s are still missing: %s", gap.first, gap.last, source.path, error)
+        return Told([], [gap], [])
 
 
 def _rows(reader: BatchReader) -> Iterator[Row]:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as f
@@ -22,22 +22,31 @@ from relaymesh.pipeline.runs.completeness import CHECKPOINT, against_checkpoint,
 from relaymesh.pipeline.runs.failures import IngestFailed
 from relaymesh.pipeline.runs.record import RunRecord, now_iso
 from relaymesh.pipeline.runs.settings import PipelineSettings
-from relaymesh.pipeline.runs.sources import path_option
+from relaymesh.pipeline.runs.sources import CONSUMER, path_option
 from relaymesh.pipeline.runs.stages import Observer, Stage
 from relaymesh.pipeline.source.offsets import latest
-from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Gap, Stretch, joined, merged
+from relaymesh.pipeline.tables.bronze import (
+    Arrived,
+    Batch,
+    Bronze,
+    Gap,
+    SegmentRead,
+    Stretch,
+    furthest,
+    joined,
+    merged,
+)
 from relaymesh.pipeline.tables.inspection import WarehouseDamaged
+from relaymesh.pipeline.tables.sources import Source, known_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["CONSUMER", "BatchTaker", "Ingest", "told_apart"]
+__all__ = ["BatchTaker", "Ingest", "Told", "told_apart"]
 
 log = logging.getLogger("relaymesh.pipeline")
 
-CONSUMER = "pipeline"
-"""The name under which each node is told how far its events are safe here."""
 SLOW_START = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start, without a setting; a busy machine may take longer."""
 STARTS = 12
@@ -58,7 +67,8 @@ class BatchTaker:
         bronze = Bronze(self.warehouse)
         if bronze.has(batch):
             return  # committed here, and Spark was stopped before it knew
-        arrived, gaps = told_apart(df.collect())
+        told = told_apart(df.collect())
+        arrived = told.arrived
         pieces = bronze.pieces(bronze.take(arrived, f"{batch:08}-{self.run_id}"))
         self.observer(Stage.BATCH_WRITTEN, f"batch {batch}", batch, 0)
         entry = Batch(
@@ -67,36 +77,47 @@ class BatchTaker:
             committed_at=now_iso(),
             pieces=pieces,
             stretches=merged(each.stretch for each in arrived),
-            gaps=gaps,
+            gaps=told.gaps,
+            segments=told.segments,
         )
         bronze.commit(entry)
-        _tell_nodes(entry)
+        _tell_nodes(entry, known_sources(self.warehouse))
         self.observer(Stage.BATCH_COMMITTED, f"batch {batch}, {entry.rows} events", batch, 0)
 
 
-def told_apart(rows: Iterable[Row]) -> tuple[list[Arrived], list[Gap]]:
+class Told(NamedTuple):
+    """What the tasks of a batch say they have done."""
+
+    arrived: list[Arrived]
+    gaps: list[Gap]
+    segments: list[SegmentRead]
+
+
+def told_apart(rows: Iterable[Row]) -> Told:
     """Rows of the source's `into`, of files and of what is missing: see source/files.py."""
     arrived: list[Arrived] = []
     gaps: list[Gap] = []
+    segments: list[SegmentRead] = []
     for row in rows:
+        segments.append(SegmentRead(row.source, row.segment, row.salt, row.offset, row.end))
         if row.missing is None:
             stretch = Stretch(row.source, row.partition, row.day, row.first, row.last, row.rows)
             arrived.append(Arrived(row.path, stretch))
         else:
             gaps.append(Gap(row.source, row.partition, row.first, row.last, row.missing))
-    return arrived, joined(gaps)
+    return Told(arrived, joined(gaps), furthest(segments))
 
 
-def _tell_nodes(entry: Batch) -> None:
+def _tell_nodes(entry: Batch, sources: Mapping[str, Source]) -> None:
     """The batch is durable: retention need not keep its events for us any longer."""
     through: dict[str, int] = {}
     for stretch in entry.stretches:
         through[stretch.source] = max(through.get(stretch.source, 0), stretch.last)
     for source, last in through.items():
         try:
-            write_consumer(RealDisk(Path(source)), CONSUMER, last + 1)
+            write_consumer(RealDisk(Path(sources[source].path)), CONSUMER, last + 1)
         except OSError as error:  # a mirror or a copy that may only be read has no retention to hold up
-            log.warning("%s is not told how far it was read: %s", source, error)
+            log.warning("%s is not told how far it was read: %s", sources[source].path, error)
 
 
 class Ingest:
@@ -106,14 +127,14 @@ class Ingest:
         self,
         spark: SparkSession,
         bronze: Bronze,
-        sources: Mapping[str, int],
+        sources: Mapping[str, Source],
         settings: PipelineSettings,
         record: RunRecord,
         observer: Observer,
     ) -> None:
         self._spark = spark
         self._bronze = bronze
-        self._sources = sources
+        self.sources = sources
         self._settings = settings
         self._record = record
         self._observer = observer
@@ -165,8 +186,9 @@ class Ingest:
         """Whether any journal has an event that bronze has not; a stream would take seconds to find out."""
         taken = {each.source: each.through_sequence for each in self._bronze.snapshot().inputs()}
         return any(
-            latest(RealDisk(Path(source))).sequence > taken.get(source, FIRST_SEQUENCE - 1) + 1
-            for source in self._sources
+            latest(RealDisk(Path(source.path))).sequence
+            > max(taken.get(source.id, FIRST_SEQUENCE - 1) + 1, source.first)
+            for source in self.sources.values()
         )
 
     @staticmethod
@@ -179,7 +201,7 @@ class Ingest:
     def files(self) -> DataFrame:
         """The stream: a row for each file that a task has written."""
         options = {
-            "path": path_option(self._sources),
+            "path": path_option(self.sources.values()),
             "maxRowsPerBatch": str(self._settings.batch_events),
             "quarantine": self._settings.quarantine,
             "into": str(self._bronze.incoming(self._record.run_id)),
@@ -189,7 +211,7 @@ class Ingest:
 
     def quarantine(self) -> DataFrame:
         """What does not read back in any of the journals, as it is now."""
-        path = path_option(self._sources)
+        path = path_option(self.sources.values())
         found = self._spark.read.format("relaymesh").options(path=path, table="quarantine").load()
         return found.withColumn("run_id", f.lit(self._record.run_id))
 

@@ -24,7 +24,7 @@ from relaymesh.pipeline.runs.progress import listening
 from relaymesh.pipeline.runs.record import RunRecord, new_run_id, now_iso, prune_records
 from relaymesh.pipeline.runs.refresh import BuiltTable, Refresh
 from relaymesh.pipeline.runs.settings import PipelineSettings
-from relaymesh.pipeline.runs.sources import known_sources, remember_sources
+from relaymesh.pipeline.runs.sources import remember_sources
 from relaymesh.pipeline.runs.stages import Observer, Stage, nobody
 from relaymesh.pipeline.runs.verify import require_whole
 from relaymesh.pipeline.spark_failure import spark_failures
@@ -141,6 +141,7 @@ class Pipeline:
             record.save(self.store.root)
             self._observer(Stage.STARTED, record.run_id, 0, 0)
             try:
+                remember_sources(self.store.root, self._settings.directories)
                 with spark_failures():
                     yield record
             except BaseException as error:
@@ -155,7 +156,7 @@ class Pipeline:
         began = time.monotonic()
         ingest = self._new_ingest(record)
         mended = mend_gaps(self.bronze, record.run_id)
-        self._reached = journal_ends(known_sources(self.store.root))
+        self._reached = journal_ends(ingest.sources.values())
         if ingest.is_behind():
             with listening(self._spark) as progress:
                 ingest.available_now()

@@ -26,6 +26,7 @@ from relaymesh.pipeline.runs.stages import Observer, Stage
 from relaymesh.pipeline.schema.bronze import QUARANTINE
 from relaymesh.pipeline.schema.bronze import VERSION as BRONZE_VERSION
 from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
+from relaymesh.pipeline.tables.sources import earlier_names, known_sources, under_its_id
 from relaymesh.pipeline.tables.store import Draft
 
 if TYPE_CHECKING:
@@ -80,7 +81,11 @@ class Refresh:
     def continues(self) -> bool:
         """Whether silver may be refreshed by day: what is published has the shape the catalog asks for."""
         published = self._draft.published
-        if published is None or self._snapshot.through(published.through_batch).inputs() != published.inputs:
+        if published is None:
+            return False
+        names = earlier_names(known_sources(self._bronze.root).values())
+        held = [under_its_id(each, names) for each in published.inputs]
+        if self._snapshot.through(published.through_batch).inputs() != held:
             return False  # bronze was made anew, and its batches are others
         by_day = [table for table in self._tables if table.layer == "silver" and table.partition_by]
         return all(map(self._is_there, by_day))
@@ -137,12 +142,19 @@ class Refresh:
         """Measure everything, write it as `pipeline_metrics`, and answer what fails the run."""
         rows = quarantine if quarantine is not None else self._spark.createDataFrame([], QUARANTINE)
         bad = self._draft.write("quarantine", rows, layer="bronze", version=BRONZE_VERSION).rows
-        gaps = self._snapshot.gaps
+        gaps, sources = self._snapshot.gaps, known_sources(self._bronze.root)
         whole = not gaps and all(each.first_sequence <= 1 for each in self._snapshot.inputs())
         messages = self._draft.read(self._spark, "messages") if "messages" in self._draft.tables else None
         self.reconciliation, newest = reconcile(self.everything, messages, whole=whole)
         self.reconciliation["missing"] = [
-            {"source": gap.source, "first": gap.first, "last": gap.last, "why": gap.why} for gap in gaps
+            {
+                "source": gap.source,
+                "path": sources[gap.source].path if gap.source in sources else "",
+                "first": gap.first,
+                "last": gap.last,
+                "why": gap.why,
+            }
+            for gap in gaps
         ]
         self.measured += [
             *expect.of_bronze(self._snapshot, newest, now, self._settings.freshness_s_max),

@@ -12,20 +12,22 @@ from relaymesh.journal import FIRST_SEQUENCE, read_frames
 from relaymesh.journal.mark import read_mark
 from relaymesh.node.disk import RealDisk
 from relaymesh.pipeline.runs.record import RunRecord, load_records
-from relaymesh.pipeline.runs.sources import known_sources
 from relaymesh.pipeline.tables.bronze import Bronze
 from relaymesh.pipeline.tables.lock import holder, is_held
 from relaymesh.pipeline.tables.manifest import Input, Manifest
+from relaymesh.pipeline.tables.sources import Source, earlier_names, known_sources, under_its_id
 from relaymesh.pipeline.tables.store import TableStore
 
 __all__ = ["Lag", "Status", "status_of"]
 
 
 class Lag(msgspec.Struct, frozen=True, kw_only=True):
-    """One data directory: synced events that are not in bronze, or not in the published tables."""
+    """One source: synced events that are not in bronze, or not in the published tables."""
 
     source: str
     partition: int
+    path: str
+    """Where it was read last."""
     synced: int
     """Events in the journal."""
     not_in_bronze: int
@@ -62,7 +64,10 @@ def status_of(warehouse: Path, *, last_runs: int = 5) -> Status:
     manifest = TableStore.open(warehouse).manifest()
     held = is_held(warehouse)
     taken = {(each.source, each.partition): each for each in snapshot.inputs()}
-    shown = {(each.source, each.partition): each for each in (manifest.inputs if manifest else [])}
+    sources = known_sources(warehouse)
+    names = earlier_names(sources.values())
+    published = [under_its_id(each, names) for each in (manifest.inputs if manifest else [])]
+    shown = {(each.source, each.partition): each for each in published}
     return Status(
         warehouse=str(warehouse),
         published=manifest,
@@ -70,8 +75,9 @@ def status_of(warehouse: Path, *, last_runs: int = 5) -> Status:
         bronze_files=sum(piece.files for piece in snapshot.pieces),
         generation=snapshot.generation.generation,
         lags=[
-            _lag(source, partition, taken.get((source, partition)), shown.get((source, partition)))
-            for source, partition in known_sources(warehouse).items()
+            _lag(each, taken.get((each.id, each.partition)), shown.get((each.id, each.partition)))
+            for each in sources.values()
+            if not each.forgotten
         ],
         running=holder(warehouse) if held else None,
         runs=[_as_it_is(run, held=held) for run in load_records(warehouse, last_runs)],
@@ -85,10 +91,11 @@ def _as_it_is(run: RunRecord, *, held: bool) -> RunRecord:
     return run
 
 
-def _lag(source: str, partition: int, taken: Input | None, shown: Input | None) -> Lag:
-    disk = RealDisk(Path(source))
-    after_bronze = FIRST_SEQUENCE if taken is None else taken.through_sequence + 1
-    after_shown = FIRST_SEQUENCE if shown is None else shown.through_sequence + 1
+def _lag(source: Source, taken: Input | None, shown: Input | None) -> Lag:
+    disk = RealDisk(Path(source.path))
+    begins = max(FIRST_SEQUENCE, source.first)
+    after_bronze = begins if taken is None else taken.through_sequence + 1
+    after_shown = begins if shown is None else shown.through_sequence + 1
     try:
         mark = read_mark(disk)
         synced = FIRST_SEQUENCE if mark is None else mark.sequence
@@ -100,8 +107,9 @@ def _lag(source: str, partition: int, taken: Input | None, shown: Input | None) 
     except (OSError, msgspec.DecodeError) as problem:
         synced, seconds, error = FIRST_SEQUENCE, 0.0, str(problem)
     return Lag(
-        source=source,
-        partition=partition,
+        source=source.id,
+        partition=source.partition,
+        path=source.path,
         synced=synced - FIRST_SEQUENCE,
         not_in_bronze=max(0, synced - after_bronze),
         not_published=max(0, synced - after_shown),

@@ -13,10 +13,10 @@ import msgspec
 
 from relaymesh.errors import NotFound
 from relaymesh.pipeline.runs.completeness import against_checkpoint, against_journals, how_to_rebuild
-from relaymesh.pipeline.runs.sources import known_sources
 from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
 from relaymesh.pipeline.tables.inspection import Finding, Inspection, WarehouseDamaged
 from relaymesh.pipeline.tables.manifest import Manifest
+from relaymesh.pipeline.tables.sources import known_sources
 from relaymesh.pipeline.tables.store import HISTORY, MANIFEST, TableStore
 
 __all__ = ["Verified", "require_whole", "verify_warehouse"]

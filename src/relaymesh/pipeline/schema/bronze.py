@@ -81,7 +81,7 @@ EVENTS = StructType(
         _column("source_mailbox", _TEXT, "REDRIVE: where the message had died"),
         _column("settings", _TEXT, "JSON: a mailbox's settings; REGISTER: what the agent declares"),
         _column("raw", _BYTES, "OPERATION_n, UNREADABLE_n: the record's bytes (MessagePack)"),
-        _column("source", _TEXT, "mesh id of the journal; in a warehouse, its data directory", required=True),
+        _column("source", _TEXT, "mesh id of the journal: see sources.json for its path", required=True),
         _column("segment", _TEXT, "file of the journal", required=True),
         _column("frame_offset", _LONG, "where the event's frame begins in that file", required=True),
         _column("run_id", _TEXT, "run that wrote this row; null from the source"),
@@ -91,7 +91,7 @@ EVENTS = StructType(
 
 QUARANTINE = StructType(
     [
-        _column("source", _TEXT, "mesh id of the journal; in a warehouse, its data directory", required=True),
+        _column("source", _TEXT, "mesh id of the journal: see sources.json for its path", required=True),
         _column("segment", _TEXT, "file of the journal", required=True),
         _column("frame_offset", _LONG, "where the bytes that do not read back begin", required=True),
         _column("reason", _TEXT, "what is wrong there, and which events are missing", required=True),

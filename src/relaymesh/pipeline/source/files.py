@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
@@ -40,6 +40,10 @@ FILES = StructType(
         StructField("last", LongType(), False, {"comment": "the highest sequence in it"}),
         StructField("rows", LongType(), False, {"comment": "how many events it holds"}),
         StructField("missing", StringType(), True, {"comment": "why these events are in no file; else null"}),
+        StructField("segment", StringType(), False, {"comment": "segment they were read from"}),
+        StructField("salt", StringType(), False, {"comment": "its salt; empty when its header is damaged"}),
+        StructField("offset", LongType(), False, {"comment": "where in it the task stopped reading"}),
+        StructField("end", LongType(), False, {"comment": "the first event that it left to the next task"}),
     ]
 )
 """What a task answers: a row for each file, each with the events of one day of one directory.
@@ -64,11 +68,16 @@ _UNLIKE = ("message_id", "content", "content_bytes", "extra", "traceparent", "st
 
 
 def write_by_day(
-    batches: Iterator[pa.RecordBatch], into: Path, run_id: str | None, gaps: Sequence[dict[str, object]] = ()
+    batches: Iterator[pa.RecordBatch],
+    into: Path,
+    run_id: str | None,
+    gaps: Sequence[dict[str, object]],
+    read_from: Mapping[str, object],
 ) -> Iterator[pa.RecordBatch]:
     """Write the rows of one piece into new files under `into`, one a day; then the rows that say so.
 
     `gaps`: rows about what is missing, complete when the last of `batches` was taken.
+    `read_from`: the last four fields of `FILES`, the same for all rows.
 
     The day is no column of a file: its reader takes it from the path, by Spark's convention. When anything
     goes wrong, the files go too.
@@ -76,15 +85,16 @@ def write_by_day(
     files: dict[date, DayFile] = {}
     with ExitStack() as undo:
         for batch in batches:
-            for day, rows in _days(batch):
+            for day, own in _days(batch):
                 if day not in files:
-                    files[day] = DayFile(into, day, rows, run_id)
+                    files[day] = DayFile(into, day, own, run_id)
                     undo.callback(files[day].discard)
-                files[day].write(rows)
+                files[day].write(own)
         told = [*(each.close() for _, each in sorted(files.items())), *gaps]
         undo.pop_all()
     if told:
-        yield pa.RecordBatch.from_pylist(told, to_arrow_schema(FILES, timezone="UTC"))
+        rows = [{**each, **read_from} for each in told]
+        yield pa.RecordBatch.from_pylist(rows, to_arrow_schema(FILES, timezone="UTC"))
 
 
 class DayFile:

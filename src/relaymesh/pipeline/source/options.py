@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Literal, TypeVar, get_args
+
+import msgspec
 
 from relaymesh.errors import InvalidSettings, NotFound
 from relaymesh.journal import read_note
-from relaymesh.journal.identity import read_mesh_id
 from relaymesh.journal.layout import JOURNAL, check_complete
 from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.source.naming import name_of
 
 __all__ = ["Directory", "SourceOptions"]
 
@@ -32,14 +34,18 @@ ROWS_PER_BATCH = 1_000_000
 class Directory:
     """A data directory: which mesh it is, which partition its events are, and where it is read.
 
-    name: its mesh id, whatever its path; a directory that has none yet is named by its whole path.
+    name: its mesh id, whatever its path; a directory that has none yet is named by its oldest segment's salt.
     given: the path as it was given.
+    was: names that it had before, in offsets of older versions.
+    first: the first event to read.
     """
 
     name: str
     partition: int
     root: str
     given: str
+    was: tuple[str, ...] = ()
+    first: int = 0
 
     def disk(self) -> RealDisk:
         return RealDisk(Path(self.root))
@@ -51,7 +57,8 @@ class SourceOptions:
 
     path: data directories: one, several with commas, a JSON list, or a JSON object from directory to
         partition. In a list the first is partition 0, the next 1: add new ones at the end. In an object
-        {"partition": 0, "name": "…"} also says what the column source holds in place of the mesh id.
+        {"partition": 0, "name": "…"} also says what the column source holds in place of the mesh id; "was"
+        lists names that a stream's offsets have for it from before, "first" is the first event to read.
     mirror: read each directory's mirror in its place.
     fromSequence, throughSequence: the first and the last event, both included.
     fromTime, toTime: mesh times (ISO 8601, UTC unless it says otherwise), the first included, the last not.
@@ -158,9 +165,14 @@ def _directories(options: Mapping[str, str], *, mirror: bool) -> tuple[Directory
     return tuple(found.values())
 
 
-class _Place(NamedTuple):
-    partition: int
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Place(msgspec.Struct, frozen=True):
+    partition: _Number
     name: str | None = None
+    was: tuple[str, ...] = ()
+    first: _Number = 0
 
 
 def _named(path: str) -> dict[str, _Place]:
@@ -176,11 +188,10 @@ def _named(path: str) -> dict[str, _Place]:
 
 
 def _place(given: object) -> _Place:
-    name = given.get("name") if isinstance(given, dict) else None
-    number = given.get("partition") if isinstance(given, dict) else given
-    if type(number) is not int or number < 0 or not (name is None or isinstance(name, str)):
-        raise _no_partition()
-    return _Place(number, name)
+    try:
+        return msgspec.convert(given if isinstance(given, dict) else {"partition": given}, _Place)
+    except msgspec.ValidationError:
+        raise _no_partition() from None
 
 
 def _is_text(name: object) -> bool:
@@ -217,8 +228,8 @@ def _directory(given: str, place: _Place, *, mirror: bool) -> Directory:
         )
     disk = RealDisk(root)
     check_complete(disk)
-    name = place.name or read_mesh_id(disk) or str(Path(given).expanduser().resolve())
-    return Directory(name, place.partition, str(root), given)
+    name = place.name or name_of(disk) or str(Path(given).expanduser().resolve())
+    return Directory(name, place.partition, str(root), given, place.was, place.first)
 
 
 def _number(options: Mapping[str, str], name: str, least: int = 0) -> int | None:

@@ -44,6 +44,8 @@ def whole_range(directory: Directory, options: SourceOptions) -> tuple[Position,
     """From where to where a batch reads, or a stream that has no offset yet begins."""
     disk = directory.disk()
     start = earliest(disk) if options.first is None else Position(max(options.first, FIRST_SEQUENCE))
+    if start.sequence < directory.first:
+        start = Position(directory.first)
     return start, latest(disk)
 
 

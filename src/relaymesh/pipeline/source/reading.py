@@ -48,7 +48,18 @@ def read_piece(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]
         yield from _events(piece, options, [])
     else:
         gaps: list[dict[str, object]] = []
-        yield from write_by_day(_events(piece, options, gaps), Path(options.into), options.run_id, gaps)
+        events = _events(piece, options, gaps)
+        yield from write_by_day(events, Path(options.into), options.run_id, gaps, _read_from(piece))
+
+
+def _read_from(piece: Piece) -> dict[str, object]:
+    """The fields of `FILES` about the segment; a piece that was dropped has no rows."""
+    return {
+        "segment": "" if piece.segment is None else piece.segment.name.file,
+        "salt": "" if piece.salt is None else f"{piece.salt:016x}",
+        "offset": piece.end.offset,
+        "end": piece.end.sequence,
+    }
 
 
 def _events(piece: Piece, options: SourceOptions, gaps: list[dict[str, object]]) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -23,7 +23,8 @@ from pyspark.sql.streaming.datasource import (
 
 from relaymesh.errors import JournalDamaged
 from relaymesh.journal.consumers import write_consumer
-from relaymesh.pipeline.source.history import went_its_own_way
+from relaymesh.pipeline.source.history import holds, went_its_own_way
+from relaymesh.pipeline.source.naming import is_mesh_id
 from relaymesh.pipeline.source.offsets import Offset, Position, latest, reached
 from relaymesh.pipeline.source.options import Directory, SourceOptions
 from relaymesh.pipeline.source.plan import Piece, plan, whole_range
@@ -59,6 +60,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Where the next micro-batch ends. A directory that is not read any more keeps its place."""
         begins = self._positions(start)
+        left = {name: stored for name, stored in start.items() if name not in self._earlier_keys(start)}
         ends = {name: self._end(name, begin) for name, begin in begins.items()}
         waiting = {name: ends[name].sequence - begin.sequence for name, begin in begins.items()}
         if isinstance(limit, ReadMinRows) and sum(waiting.values()) < limit.min_rows and self._target is None:
@@ -67,11 +69,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for name, rows in _shares(waiting, limit.max_rows).items():
                 if rows < waiting[name]:
                     ends[name] = self._reached(name, begins[name], rows, ends[name])
-        return {**start, **{name: end.encode() for name, end in ends.items()}}
+        return {**left, **{name: end.encode() for name, end in ends.items()}}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         begins = self._positions(start)
-        ends = {name: Position.decode(end[name]) for name in begins if name in end}
+        keys = {each.name: _key(each, end) for each in self._options.directories}
+        ends = {name: Position.decode(end[key]) for name, key in keys.items() if key is not None}
         options = self._options
         if options.tasks is not None:
             rows = sum(max(0, ends[name].sequence - begins[name].sequence) for name in ends)
@@ -95,10 +98,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _positions(self, offset: Offset) -> dict[str, Position]:
         """The place in each directory; one that is new to the query begins at its beginning."""
         return {
-            each.name: whole_range(each, self._options)[0] if stored is None else Position.decode(stored)
+            each.name: whole_range(each, self._options)[0] if key is None else Position.decode(offset[key])
             for each in self._options.directories
-            for stored in [_stored(each, offset)]
+            for key in [_key(each, offset)]
         }
+
+    def _earlier_keys(self, offset: Offset) -> set[str]:
+        """Names that older versions gave to directories. Once they are read under their own, these must go.
+
+        Another mesh may lie at such a path later.
+        """
+        found = {each.name: _key(each, offset) for each in self._options.directories}
+        return {key for name, key in found.items() if key is not None and key != name}
 
     def _end(self, name: str, begin: Position) -> Position:
         """The last place a micro-batch may reach now; never before the one it begins at."""
@@ -132,12 +143,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return next(each for each in self._options.directories if each.name == name)
 
 
-def _stored(directory: Directory, offset: Offset) -> Any:
-    """Where it was left; older versions kept that under the path as it was given then."""
-    if directory.name in offset:
-        return offset[directory.name]
+def _key(directory: Directory, offset: Offset) -> str | None:
+    """Under which name its place is stored: its own, or one from before it had that.
+
+    Older versions named a directory by its path as it was given then; one without a mesh id has a name that
+    may change with its oldest segment, and ends with its next start. The segment at which it was left, known
+    by its salt, is then the same.
+    """
+    for name in (directory.name, *directory.was):
+        if name in offset:
+            return name
     paths = {Path(each).expanduser().resolve() for each in (directory.root, directory.given)}
-    return next((stored for key, stored in offset.items() if Path(key).expanduser().resolve() in paths), None)
+    unnamed = [key for key in offset if not is_mesh_id(key)]
+    for key in unnamed:
+        if Path(key).expanduser().resolve() in paths:
+            return key
+    return next((key for key in unnamed if holds(directory.disk(), [Position.decode(offset[key])])), None)
 
 
 def _shares(waiting: dict[str, int], rows: int) -> dict[str, int]:

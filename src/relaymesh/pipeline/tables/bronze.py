@@ -14,22 +14,37 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from relaymesh.errors import JournalDamaged
 from relaymesh.modes import make_folder
 from relaymesh.pipeline.tables.durable import swap_file, sync_files
 from relaymesh.pipeline.tables.footer import described
 from relaymesh.pipeline.tables.manifest import ROWS_PER_FILE, Input, Piece, encode
+from relaymesh.pipeline.tables.sources import earlier_names, known_sources, under_its_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Arrived", "Batch", "Bronze", "BronzeSnapshot", "Gap", "Generation", "Piece", "Stretch"]
+__all__ = [
+    "Arrived",
+    "Batch",
+    "Bronze",
+    "BronzeSnapshot",
+    "Gap",
+    "Generation",
+    "Piece",
+    "SegmentRead",
+    "Stretch",
+    "furthest",
+    "joined",
+    "merged",
+]
 
 FOLDER = "bronze"
 INCOMING = "_incoming"
@@ -62,6 +77,19 @@ class Gap(msgspec.Struct, frozen=True):
         return self.last - self.first + 1
 
 
+class SegmentRead(msgspec.Struct, frozen=True):
+    """How far a segment was read: up to before the event `sequence`, whose frame begins at `offset`.
+
+    The salt is the segment's own, in hexadecimal: it tells a copy that went its own way.
+    """
+
+    source: str
+    segment: str
+    salt: str
+    offset: int
+    sequence: int
+
+
 class Arrived(msgspec.Struct, frozen=True):
     """A file that a task of the ingest has written, and what it holds."""
 
@@ -78,6 +106,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     pieces: list[Piece]
     stretches: list[Stretch]
     gaps: list[Gap] = []
+    segments: list[SegmentRead] = []
 
     @property
     def rows(self) -> int:
@@ -93,6 +122,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     pieces: list[Piece] = []
     stretches: list[Stretch] = []
     gaps: list[Gap] = []
+    segments: list[SegmentRead] = []
 
 
 class BronzeSnapshot(msgspec.Struct, frozen=True):
@@ -118,6 +148,12 @@ class BronzeSnapshot(msgspec.Struct, frozen=True):
     def gaps(self) -> list[Gap]:
         """What is known to be missing, in order; neighbours are one."""
         return joined([*self.generation.gaps, *(gap for batch in self.batches for gap in batch.gaps)])
+
+    @property
+    def segments(self) -> list[SegmentRead]:
+        """How far each segment of each source was read; not those that older versions read."""
+        own = [*self.generation.segments, *(read for batch in self.batches for read in batch.segments)]
+        return furthest(own)
 
     @property
     def days(self) -> list[str]:
@@ -178,6 +214,16 @@ def joined(gaps: Iterable[Gap]) -> list[Gap]:
     return found
 
 
+def furthest(reads: Iterable[SegmentRead]) -> list[SegmentRead]:
+    """One for each segment of each source: the one that came furthest."""
+    found: dict[tuple[str, str], SegmentRead] = {}
+    for each in reads:
+        known = found.get((each.source, each.segment))
+        if known is None or known.sequence < each.sequence:
+            found[each.source, each.segment] = each
+    return [found[key] for key in sorted(found)]
+
+
 class Bronze:
     """The bronze folder of one warehouse."""
 
@@ -191,12 +237,14 @@ class Bronze:
 
     def snapshot(self) -> BronzeSnapshot:
         """What is there now; looks again when a compaction switched meanwhile."""
+        names = earlier_names(known_sources(self.root).values())
         while True:
             generation = self._read_generation()
-            names = [path for path in self._entries() if int(path.stem) > generation.through_batch]
-            batches = [self._batch_in(path) for path in names]
+            paths = [path for path in self._entries() if int(path.stem) > generation.through_batch]
+            batches = [self._batch_in(path) for path in paths]
             if None not in batches and self._read_generation().generation == generation.generation:
-                return BronzeSnapshot(generation, [batch for batch in batches if batch is not None])
+                counted = [_renamed(batch, names) for batch in batches if batch is not None]
+                return BronzeSnapshot(_renamed(generation, names), counted)
 
     def _read_generation(self) -> Generation:
         return _decoded(self._generation, Generation) or Generation()
@@ -233,6 +281,9 @@ class Bronze:
         if not paths:
             return spark.createDataFrame([], EVENTS)
         found = spark.read.schema(EVENTS).option("basePath", str(self.folder)).parquet(*paths)
+        names = earlier_names(known_sources(self.root).values())
+        for name, id in names.items():
+            found = found.replace(name, id, subset=["source"])
         return found.select(*EVENTS.names)
 
     # -- writing
@@ -288,6 +339,21 @@ class Bronze:
         for path in self._entries():
             if int(path.stem) <= generation.through_batch:
                 path.unlink()
+
+
+_Entry = TypeVar("_Entry", Batch, Generation)
+
+
+def _renamed(entry: _Entry, names: Mapping[str, str]) -> _Entry:
+    """The entry with each source's id in place of a name that it had before."""
+    if not names:
+        return entry
+    return structs.replace(
+        entry,
+        stretches=[under_its_id(each, names) for each in entry.stretches],
+        gaps=[under_its_id(each, names) for each in entry.gaps],
+        segments=[under_its_id(each, names) for each in entry.segments],
+    )
 
 
 def _decoded(path: Path, kind: type[_T]) -> _T | None:

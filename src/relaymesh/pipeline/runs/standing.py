@@ -1,0 +1,122 @@
+"""How a data directory stands to a source that was read: is it that mesh, and does it continue what was read?
+
+Reads the mesh id, and the headers of the segments that were read; no Spark.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from relaymesh.errors import Conflict, MeshError, NotFound
+from relaymesh.journal.extent import list_extents
+from relaymesh.journal.identity import read_mesh_id
+from relaymesh.journal.layout import JOURNAL
+from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.source.history import first_difference, holds
+from relaymesh.pipeline.source.naming import name_of
+from relaymesh.pipeline.source.offsets import latest
+from relaymesh.pipeline.tables.bronze import BronzeSnapshot
+from relaymesh.pipeline.tables.sources import Source
+
+__all__ = ["OF_COPY", "Stand", "Standing", "refusal", "salt_at", "standing", "told"]
+
+
+OF_COPY = "+"
+"""In the id of a copy that is a source of its own: behind it, the salt of the first segment that differs."""
+
+
+class Stand(StrEnum):
+    """See `Standing`."""
+
+    CONTINUES = "continues"
+    """It is this mesh, and holds what was read."""
+    MISSING = "missing"
+    """There is no mesh in it."""
+    OTHER = "another mesh"
+    DIVERGED = "diverged"
+    """A copy that went its own way: it has other events under sequences that were read."""
+    BEHIND = "behind"
+    """A copy that lacks events that were read."""
+
+
+class Standing(NamedTuple):
+    """With DIVERGED the first event that differs; with BEHIND the first that it does not have."""
+
+    stand: Stand
+    sequence: int = 0
+
+
+def standing(directory: Path, source: Source, snapshot: BronzeSnapshot) -> Standing:
+    """How `directory` stands to `source`, of which bronze holds this."""
+    if not (directory / JOURNAL).is_dir():
+        return Standing(Stand.MISSING)
+    disk = RealDisk(directory)
+    reads = [each for each in snapshot.segments if each.source == source.id]
+    mesh = read_mesh_id(disk)
+    known = source.mesh is not None and mesh == source.mesh
+    unnamed = (source.mesh is None or mesh is None) and _may_be(directory, source)
+    if not known and not unnamed and not holds(disk, reads[-1:]):
+        return Standing(Stand.OTHER)
+    if source.first and not reads and salt_at(directory, source.first) != source.id.partition(OF_COPY)[2]:
+        return Standing(Stand.OTHER)
+    difference = first_difference(disk, reads)
+    if difference is not None:
+        return Standing(Stand.DIVERGED, difference)
+    ends = latest(disk).sequence
+    through = max(
+        (each.through_sequence for each in snapshot.inputs() if each.source == source.id), default=0
+    )
+    return Standing(Stand.BEHIND, ends) if ends <= through else Standing(Stand.CONTINUES)
+
+
+def salt_at(directory: Path, sequence: int) -> str:
+    """The salt of the segment that holds this event; empty when there is none."""
+    extent = next(iter(list_extents(RealDisk(directory), sequence)), None)
+    return "" if extent is None or extent.salt is None else f"{extent.salt:016x}"
+
+
+def _may_be(directory: Path, source: Source) -> bool:
+    """Without an id on one side: by its oldest segment, or by the place where it always was."""
+    return name_of(RealDisk(directory)) == source.id or directory.resolve() == Path(source.path).resolve()
+
+
+def refusal(source: Source, path: str, found: Standing) -> MeshError:
+    """Why `source` is not read from `path`, and what to do."""
+    if found.stand is Stand.MISSING:
+        return NotFound(
+            f"there is no mesh in {path}, where the source {source.id} was read",
+            hint="it was moved, or is not mounted: name its new place with --dir, or with relaymesh pipeline "
+            f"source move {source.id} PATH; or relaymesh pipeline source forget {source.id}",
+        )
+    if found.stand is Stand.OTHER:
+        return Conflict(
+            f"{path} holds another mesh than the source {source.id}",
+            hint=f"relaymesh pipeline source move {source.id} PATH names where it is now; "
+            f"relaymesh pipeline source forget {source.id} goes on without it",
+        )
+    if found.stand is Stand.DIVERGED:
+        then = f"; then relaymesh pipeline source forget {source.id}" if path == source.path else ""
+        return Conflict(
+            f"{path} is a copy of the mesh {source.id} that went its own way: {told(found)}",
+            hint="to read it as a source of its own: relaymesh pipeline source move "
+            f"{source.id} {path} --as-new{then}",
+        )
+    return Conflict(
+        f"{path} is a copy of the mesh {source.id} that lacks events: {told(found)}",
+        hint="name the directory that was read, or a newer copy; or start a new warehouse with --warehouse",
+    )
+
+
+def told(found: Standing) -> str:
+    """A standing in words."""
+    match found.stand:
+        case Stand.DIVERGED:
+            return f"event {found.sequence} is the first that differs from what was read"
+        case Stand.BEHIND:
+            return f"it ends before event {found.sequence}, and later ones were read"
+        case Stand.CONTINUES:
+            return "it holds what was read"
+        case _:
+            return f"it holds {found.stand}" if found.stand is Stand.OTHER else "there is no mesh in it"
