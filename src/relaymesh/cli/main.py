@@ -20,6 +20,7 @@ from relaymesh.cli import (
     journal,
     messages,
     pipeline,
+    pipeline_source,
     questions,
     report,
     serve,
@@ -102,6 +103,8 @@ for _name, _group in (
 ):
     _group.callback(invoke_without_command=True)(_help_if_alone)
     app.add_typer(_group, name=_name)
+pipeline_source.app.callback(invoke_without_command=True)(_help_if_alone)
+pipeline.app.add_typer(pipeline_source.app, name="source")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

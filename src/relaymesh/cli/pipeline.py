@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from relaymesh.pipeline.runs.status import Status
 
 app = typer.Typer(
-    help="Tables from the journal, through Spark: run, follow, backfill, compact, status, verify."
+    help="Tables from the journal, through Spark: run, follow, backfill, compact, status, verify, source."
 )
 
 INSTALL = "pip install 'relaymesh[pipeline]'"

@@ -14,7 +14,7 @@ from pathlib import Path
 from relaymesh.journal import FIRST_SEQUENCE
 from relaymesh.journal.segment import list_segments
 from relaymesh.node.disk import RealDisk
-from relaymesh.pipeline.runs.standing import Stand, refusal, standing
+from relaymesh.pipeline.runs.standing import Stand, standing, why_not
 from relaymesh.pipeline.source.offsets import latest
 from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot, Stretch
 from relaymesh.pipeline.tables.inspection import Finding
@@ -50,7 +50,7 @@ def against_journals(
             continue
         stands = standing(Path(source.path), source, snapshot)
         if stands.stand is not Stand.CONTINUES:
-            found.append(Finding(SOURCES, refusal(source, source.path, stands).message))
+            found.append(Finding(SOURCES, why_not(source, source.path, stands)))
             continue
         found += _edges(source, taken.get(id), None if reached is None else reached.get(id))
     return found

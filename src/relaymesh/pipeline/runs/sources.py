@@ -19,7 +19,16 @@ from relaymesh.journal.consumers import remove_consumer
 from relaymesh.journal.identity import read_mesh_id
 from relaymesh.journal.layout import JOURNAL
 from relaymesh.node.disk import RealDisk
-from relaymesh.pipeline.runs.standing import OF_COPY, Stand, Standing, refusal, salt_at, standing, told
+from relaymesh.pipeline.runs.standing import (
+    OF_COPY,
+    Stand,
+    Standing,
+    move_command,
+    refusal,
+    salt_at,
+    standing,
+    told,
+)
 from relaymesh.pipeline.source.naming import name_of
 from relaymesh.pipeline.tables.bronze import Bronze
 from relaymesh.pipeline.tables.manifest import Input
@@ -94,7 +103,7 @@ class SourceList:
             if id != source.id and id in self.all:
                 raise Conflict(
                     f"{self.all[id].path} and {source.path} hold the same mesh: its events count twice",
-                    hint=f"relaymesh pipeline source forget {source.path}",
+                    hint=f"relaymesh pipeline source forget {source.path} --warehouse {self._warehouse}",
                 )
             was = source.was if id == source.id else (*source.was, source.id)
             self._replace(source, structs.replace(source, id=id, mesh=mesh, was=was))
@@ -113,7 +122,7 @@ class SourceList:
         if source.forgotten:
             raise Conflict(
                 f"{path} holds the mesh {source.id}, which this warehouse was told to forget",
-                hint=f"to read it again: relaymesh pipeline source move {source.id} {path}",
+                hint=f"to read it again: {move_command(source.id, path, self._warehouse)}",
             )
         if Path(source.path).resolve() == directory.resolve():
             return
@@ -122,7 +131,7 @@ class SourceList:
             raise Conflict(
                 f"{path} and {source.path} hold the same mesh: its events would count twice",
                 hint=f"this warehouse reads {source.path}; to read the other in its place: "
-                f"relaymesh pipeline source move {source.id} {path}",
+                f"{move_command(source.id, path, self._warehouse)}",
             )
         log.warning("the mesh %s moved from %s to %s: it is read on there", source.id, source.path, path)
         self._replace(source, structs.replace(source, path=path))
@@ -226,7 +235,7 @@ class SourceList:
 
     def _require_continues(self, source: Source, path: str, found: Standing) -> None:
         if found.stand is not Stand.CONTINUES:
-            raise refusal(source, path, found)
+            raise refusal(source, path, found, self._warehouse)
 
 
 def _settled(source: Source, mesh: str | None) -> str:

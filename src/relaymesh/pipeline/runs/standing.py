@@ -20,7 +20,17 @@ from relaymesh.pipeline.source.offsets import latest
 from relaymesh.pipeline.tables.bronze import BronzeSnapshot
 from relaymesh.pipeline.tables.sources import Source
 
-__all__ = ["OF_COPY", "Stand", "Standing", "refusal", "salt_at", "standing", "told"]
+__all__ = [
+    "OF_COPY",
+    "Stand",
+    "Standing",
+    "move_command",
+    "refusal",
+    "salt_at",
+    "standing",
+    "told",
+    "why_not",
+]
 
 
 OF_COPY = "+"
@@ -82,31 +92,44 @@ def _may_be(directory: Path, source: Source) -> bool:
     return name_of(RealDisk(directory)) == source.id or directory.resolve() == Path(source.path).resolve()
 
 
-def refusal(source: Source, path: str, found: Standing) -> MeshError:
-    """Why `source` is not read from `path`, and what to do."""
+def why_not(source: Source, path: str, found: Standing) -> str:
+    """Why `source` cannot be read from `path`."""
+    match found.stand:
+        case Stand.MISSING:
+            return f"there is no mesh in {path}, where the source {source.id} was read"
+        case Stand.OTHER:
+            return f"{path} holds another mesh than the source {source.id}"
+        case Stand.DIVERGED:
+            return f"{path} is a copy of the mesh {source.id} that went its own way: {told(found)}"
+        case _:
+            return f"{path} is a copy of the mesh {source.id} that lacks events: {told(found)}"
+
+
+def refusal(source: Source, path: str, found: Standing, warehouse: Path) -> MeshError:
+    """The same as an error, with the commands that help."""
+    forget = f"relaymesh pipeline source forget {source.id} --warehouse {warehouse}"
+    why = why_not(source, path, found)
     if found.stand is Stand.MISSING:
+        move = move_command(source.id, "PATH", warehouse)
         return NotFound(
-            f"there is no mesh in {path}, where the source {source.id} was read",
-            hint="it was moved, or is not mounted: name its new place with --dir, or with relaymesh pipeline "
-            f"source move {source.id} PATH; or relaymesh pipeline source forget {source.id}",
+            why,
+            hint=f"it was moved, or is not mounted: name its place with --dir, or {move}; "
+            f"or give it up: {forget}",
         )
     if found.stand is Stand.OTHER:
-        return Conflict(
-            f"{path} holds another mesh than the source {source.id}",
-            hint=f"relaymesh pipeline source move {source.id} PATH names where it is now; "
-            f"relaymesh pipeline source forget {source.id} goes on without it",
-        )
+        move = move_command(source.id, "PATH", warehouse)
+        return Conflict(why, hint=f"name where it is now: {move}; or give it up: {forget}")
     if found.stand is Stand.DIVERGED:
-        then = f"; then relaymesh pipeline source forget {source.id}" if path == source.path else ""
-        return Conflict(
-            f"{path} is a copy of the mesh {source.id} that went its own way: {told(found)}",
-            hint="to read it as a source of its own: relaymesh pipeline source move "
-            f"{source.id} {path} --as-new{then}",
-        )
+        as_new = move_command(source.id, f"{path} --as-new", warehouse)
+        then = f"; then {forget}" if path == source.path else ""
+        return Conflict(why, hint=f"to read it as a source of its own: {as_new}{then}")
     return Conflict(
-        f"{path} is a copy of the mesh {source.id} that lacks events: {told(found)}",
-        hint="name the directory that was read, or a newer copy; or start a new warehouse with --warehouse",
+        why, hint="name the directory that was read, or a newer copy; or start a new warehouse: --warehouse"
     )
+
+
+def move_command(id: str, path: str, warehouse: Path) -> str:
+    return f"relaymesh pipeline source move {id} {path} --warehouse {warehouse}"
 
 
 def told(found: Standing) -> str:
