@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from relaymesh.pipeline.schema.bronze import EVENTS, QUARANTINE
 from tests.pipeline.source.journals import mesh_of, one_of_each, segments, traffic, write_frames
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def ingest(spark: SparkSession, journal: Path, root: Path, **options: object) -> int:
+def ingest(spark: SparkSession, journal: Path | str, root: Path, **options: object) -> int:
     """Everything there is now into Parquet, going on where the last call ended; how many batches it took."""
     stream = spark.readStream.format("relaymesh")
     for name, value in options.items():
@@ -72,6 +75,40 @@ def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) 
     ingest(spark, journal, out)
     rows = rows_of(spark, out)
     assert rows.count() == rows.select("sequence").distinct().count() == 225
+
+
+def test_a_stream_goes_on_under_any_spelling_of_its_path_after_a_move_and_in_a_copy(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each restart on one checkpoint reads the nine events that are new, and none again."""
+    live, out = tmp_path / "live", tmp_path / "out"
+    (tmp_path / "link").symlink_to("live")
+    relative = os.path.relpath(live)
+    spellings = [relative, f"./{relative}", str(live), str(tmp_path / "link")]
+    for number, spelling in enumerate(spellings, start=1):
+        write_frames(live, traffic(1))
+        ingest(spark, spelling, out)
+        assert sequences_in(spark, out) == list(range(1, 9 * number + 1)), spelling
+
+    moved = live.rename(tmp_path / "moved")
+    write_frames(moved, traffic(1))
+    ingest(spark, moved, out)
+    assert sequences_in(spark, out) == list(range(1, 46))
+
+    shutil.copytree(moved, tmp_path / "copy")
+    assert ingest(spark, tmp_path / "copy", out) == 0, "it holds what was read, and nothing else"
+    write_frames(tmp_path / "copy", traffic(1))
+    ingest(spark, tmp_path / "copy", out)
+    assert sequences_in(spark, out) == list(range(1, 55))
+
+    write_frames(moved, traffic(2))  # now each of the two has events of its own
+    with pytest.raises(StreamingQueryException, match=r"moved is a copy of the mesh .* went its own way"):
+        ingest(spark, moved, out)
+    assert sequences_in(spark, out) == list(range(1, 55))
+
+
+def sequences_in(spark: SparkSession, root: Path) -> list[int]:
+    return sorted(row.sequence for row in rows_of(spark, root).select("sequence").collect())
 
 
 def test_damage_stops_a_read_and_names_the_place(spark: SparkSession, tmp_path: Path) -> None:

@@ -231,12 +231,14 @@ class TestIdentity:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "link").symlink_to("live")
         offset = all_of("live")
-        for spelling in ("./live", f"{tmp_path}/live/", "link", f"file://{tmp_path}/live"):
+        read = 18
+        for spelling in ("./live", f"{tmp_path}/live/", "link", f"file://{tmp_path}/live", "live"):
             assert stream(spelling).latestOffset(offset, ReadAllAvailable()) == offset
-        write_frames(tmp_path / "live", traffic(1))
-        reader = stream("./live")
-        after = reader.latestOffset(offset, ReadAllAvailable())
-        assert rows_between(reader, offset, after) == list(range(19, 28))
+            write_frames(tmp_path / "live", traffic(1))
+            reader = stream(spelling)
+            after = reader.latestOffset(offset, ReadAllAvailable())
+            assert rows_between(reader, offset, after) == list(range(read + 1, read + 10))
+            offset, read = after, read + 9
 
     def test_a_directory_that_moved_or_came_back_from_a_copy_is_read_on(self, tmp_path: Path) -> None:
         write_frames(tmp_path / "data", traffic(2))
