@@ -188,6 +188,7 @@ class Pipeline:
         snapshot = require_whole(self.store, self.bronze, self._inspection, reached=self._reached)
         draft = self.store.draft(record.run_id)
         damaged = self._drop_damaged(draft)
+        self._inspection.keep()
         after = -1 if draft.published is None else draft.published.through_batch
         if ingesting:  # another record took the batches in; this one tells what its publish adds
             new = snapshot.after(after)

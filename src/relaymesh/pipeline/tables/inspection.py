@@ -2,7 +2,8 @@
 
 A file must be there, with its bytes, and its footer must tell the rows and sequences that were noted when it
 was written. One whose size, time of change or inode is another is read whole for its checksum; `whole` does
-that with every file: it finds also an edit that put the time back.
+that with every file: it finds also an edit that put the time back. A file that was good is not opened again
+while its size, time and inode stay.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from relaymesh.errors import MeshError
 from relaymesh.pipeline.tables.bronze import Batch, BronzeSnapshot, Generation
 from relaymesh.pipeline.tables.footer import Footer, checksum, read_footer
 from relaymesh.pipeline.tables.manifest import BronzeFile, Manifest, Piece, PublishedTable
+from relaymesh.pipeline.tables.seen import Facts, Seen
 
 __all__ = ["Finding", "Inspection", "WarehouseDamaged"]
 
@@ -56,13 +58,17 @@ class _Expected(msgspec.Struct, frozen=True):
 class Inspection:
     """Looks at the files of one warehouse, as often as it is asked.
 
-    What it has found good is not opened again while its size, time and inode stay: `follow` looks at every
-    publish.
+    What it has found good is not opened again while its size, time and inode stay, also by a later run:
+    `keep` writes it down, see seen.py.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._good: dict[str, tuple[_Expected, tuple[int, int, int]]] = {}
+        self._seen = Seen(root)
+
+    def keep(self) -> None:
+        """Let the next run skip what was good. Call it when every file of bronze and tables was looked at."""
+        self._seen.keep()
 
     def bronze(self, snapshot: BronzeSnapshot, *, whole: bool = False) -> list[Finding]:
         """Every file of bronze with the log, and every part of the log with the rows of its files."""
@@ -144,12 +150,13 @@ class Inspection:
             missing = "it is missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
             return Finding(expected.path, missing)
         seen = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-        if not whole and self._good.get(expected.path) == (expected, seen):
+        facts = Facts(*seen, expected.bytes, expected.rows, expected.sha256, expected.first, expected.last)
+        if not whole and self._seen.has(expected.path, facts):
             return None
         why = _wrong(path, expected, seen, whole=whole)
         if why is not None:
             return Finding(expected.path, why)
-        self._good[expected.path] = (expected, seen)
+        self._seen.add(expected.path, facts)
         return None
 
 

@@ -27,6 +27,7 @@ _OWN = frozenset(
         "manifests",
         "newest-report",
         "runs",
+        "seen.json",
         "sources.json",
         "tables",
         "views.sql",
