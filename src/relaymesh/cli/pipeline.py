@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from relaymesh.pipeline.runs.settings import PipelineSettings
     from relaymesh.pipeline.runs.stages import Observer, Stage
     from relaymesh.pipeline.runs.status import Status
+    from relaymesh.pipeline.tables.store import TableStore
 
 app = typer.Typer(
     help="Tables from the journal, through Spark: run, follow, backfill, compact, status, verify, source."
@@ -95,12 +96,21 @@ def run(
 ) -> None:
     """Take in what the journals have, refresh what it touches, check it, publish it. Twice is once.
 
+    With nothing new it starts no Spark: it looks at the journals and at every file, and says so.
     Exit code 9: a check failed, and nothing was published. May run beside a node, and be killed at any time.
     """
     call = begin(context, None, json)
     settings = settings_of(call, directory, warehouse, format, batch_events, quarantine, shared=shared)
+    with needs_the_extra():
+        from relaymesh.pipeline.runs.idle import run_if_idle
+        from relaymesh.pipeline.tables.store import TableStore
+
+        record = run_if_idle(settings)
+    if record is not None:
+        _tell(call, TableStore.open(settings.warehouse), record)
+        return
     with pipeline_of(call, settings, master, remote) as pipeline:
-        _tell(call, pipeline, pipeline.run())
+        _tell(call, pipeline.store, pipeline.run())
 
 
 @app.command("follow")
@@ -125,7 +135,7 @@ def follow(
         call, directory, warehouse, format, batch_events, quarantine, publish_every_s=every, shared=shared
     )
     with pipeline_of(call, settings, master, remote, lasting=True) as pipeline:
-        pipeline.follow(_stop_at_a_signal(), lambda record: _tell(call, pipeline, record))
+        pipeline.follow(_stop_at_a_signal(), lambda record: _tell(call, pipeline.store, record))
 
 
 @app.command("backfill")
@@ -145,7 +155,7 @@ def backfill(
     days = _day(first, "--from"), _day(last, "--to")
     settings = settings_of(call, directory, warehouse, format)
     with pipeline_of(call, settings, master, remote) as pipeline:
-        _tell(call, pipeline, pipeline.backfill(*days))
+        _tell(call, pipeline.store, pipeline.backfill(*days))
 
 
 @app.command("compact")
@@ -162,7 +172,7 @@ def compact(
     call = begin(context, None, json)
     settings = settings_of(call, directory, warehouse, format)
     with pipeline_of(call, settings, master, remote) as pipeline:
-        _tell(call, pipeline, pipeline.compact())
+        _tell(call, pipeline.store, pipeline.compact())
 
 
 @app.command("status")
@@ -353,8 +363,8 @@ class _Bar:
         )
 
 
-def _tell(call: Call, pipeline: Pipeline, record: RunRecord) -> None:
-    manifest = pipeline.store.manifest()
+def _tell(call: Call, store: TableStore, record: RunRecord) -> None:
+    manifest = store.manifest()
     fields: dict[str, Any] = {
         "run_id": record.run_id,
         "status": record.status,
@@ -368,7 +378,7 @@ def _tell(call: Call, pipeline: Pipeline, record: RunRecord) -> None:
         fields |= {"seconds": record.seconds, "reconciliation": sums, "expectations": record.expectations}
     else:
         fields["seconds"] = ", ".join(f"{name} {value:.1f}" for name, value in record.seconds.items())
-    call.output.record(fields | {"warehouse": str(pipeline.store.root)})
+    call.output.record(fields | {"warehouse": str(store.root)})
     for each in record.expectations:
         call.output.note(_unmet(each))
 

@@ -1,13 +1,14 @@
 """All tables behind bronze, in the order in which they are built.
 
 `TABLES` is what runs and reports use: nothing else here knows which tables there are. A new table (tasks,
-steps) is a schema, a function and a line here.
+steps) is a schema, a function, a line in schema/shapes.py and a line here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from pyspark.sql import DataFrame
@@ -30,6 +31,7 @@ from relaymesh.pipeline.gold.throughput import throughput
 from relaymesh.pipeline.schema import audit as audit_schema
 from relaymesh.pipeline.schema import gold as gold_schema
 from relaymesh.pipeline.schema import silver as silver_schema
+from relaymesh.pipeline.schema.shapes import SHAPES
 from relaymesh.pipeline.silver.agents import agents
 from relaymesh.pipeline.silver.attempts import attempts
 from relaymesh.pipeline.silver.dead_letters import dead_letters
@@ -66,57 +68,31 @@ _MESSAGE = ("partition", "mailbox", "message_sequence")
 _MAILBOX = ("partition", "mailbox")
 
 
-def _silver(
-    build: Callable[..., DataFrame],
-    schema: StructType,
-    inputs: tuple[str, ...],
-    keys: tuple[str, ...],
-    description: str,
-    *partition_by: str,
-) -> Table:
-    return Table(
-        name=build.__name__, layer="silver", schema=schema, version=silver_schema.VERSION, inputs=inputs,
-        build=build, keys=keys, partition_by=partition_by, description=description,
-    )  # fmt: skip
-
-
-def _gold(
-    build: Callable[..., DataFrame],
-    schema: StructType,
-    inputs: tuple[str, ...],
-    keys: tuple[str, ...],
-    description: str,
-    *partition_by: str,
-    version: int = gold_schema.VERSION,
-) -> Table:
-    return Table(
-        name=build.__name__, layer="gold", schema=schema, version=version, inputs=inputs,
-        build=build, keys=keys, partition_by=partition_by, description=description,
-    )  # fmt: skip
-
-
-def _audit(
+def _table(
+    layer: Layer,
     build: Callable[..., DataFrame],
     schema: StructType,
     inputs: tuple[str, ...],
     keys: tuple[str, ...],
     description: str,
 ) -> Table:
+    version, day = SHAPES[build.__name__]
     return Table(
-        name=build.__name__, layer="audit", schema=schema, version=audit_schema.VERSION, inputs=inputs,
-        build=build, keys=keys, description=description,
+        name=build.__name__, layer=layer, schema=schema, version=version, inputs=inputs, build=build,
+        keys=keys, partition_by=() if day is None else (day,), description=description,
     )  # fmt: skip
 
 
+_silver, _gold, _audit = partial(_table, "silver"), partial(_table, "gold"), partial(_table, "audit")
 _S, _G, _A = silver_schema, gold_schema, audit_schema
 
 TABLES: tuple[Table, ...] = (
     _silver(messages, _S.MESSAGES, (BRONZE,), _MESSAGE,
-            "One row per message in a mailbox, from acceptance to its end.", "accepted_date"),
+            "One row per message in a mailbox, from acceptance to its end."),
     _silver(attempts, _S.ATTEMPTS, (BRONZE,), ("partition", "sequence"),
-            "One row per delivery: a lease granted, and how it ended.", "granted_date"),
+            "One row per delivery: a lease granted, and how it ended."),
     _silver(dead_letters, _S.DEAD_LETTERS, (BRONZE, "messages"), ("partition", "mailbox", "dead_sequence"),
-            "One row per dead letter, and what became of it.", "dead_date"),
+            "One row per dead letter, and what became of it."),
     _silver(agents, _S.AGENTS, (BRONZE,), ("partition", "address"),
             "One row per address: agents, subscriptions, and senders without a mailbox."),
     _silver(traces, _S.TRACES, ("messages",), _MESSAGE,
@@ -127,32 +103,32 @@ TABLES: tuple[Table, ...] = (
     _audit(audit_summary, _A.AUDIT_SUMMARY, (BRONZE, "audit_violations"), ("rule",),
            "One row per rule: how many events it looked at, and how often it was broken."),
     _gold(throughput, _G.THROUGHPUT, ("messages", "attempts"), (*_MAILBOX, "minute"),
-          "What went through each mailbox, minute by minute.", "day"),
+          "What went through each mailbox, minute by minute."),
     _gold(latency, _G.LATENCY, ("messages",), (*_MAILBOX, "priority", "day"),
-          "How long messages take, by receiver, priority and day.", "day"),
+          "How long messages take, by receiver, priority and day."),
     _gold(backlog, _G.BACKLOG, ("messages", "agents"), (*_MAILBOX, "minute"),
-          "How many messages each mailbox held, minute by minute.", "day"),
+          "How many messages each mailbox held, minute by minute."),
     _gold(failure_rates, _G.FAILURE_RATES, ("messages", "attempts", "agents"), (*_MAILBOX, "code"),
           "How often attempts fail, by class of error, with the predicted beside the observed loss."),
     _gold(sizing, _G.SIZING, ("messages", "attempts", "agents"), _MAILBOX,
-          "How many workers a mailbox needs, and how much room.", version=_G.SIZING_VERSION),
+          "How many workers a mailbox needs, and how much room."),
     _gold(split_advice, _G.SPLIT_ADVICE, ("messages", "backlog"), _MAILBOX,
           "Which mailboxes to think of splitting."),
     _gold(contract_violations, _G.CONTRACT_VIOLATIONS, ("messages", "attempts"),
           (*_MAILBOX, "code", "violation"),
           "Where failures were treated otherwise than the default failure contract says."),
     _gold(dead_letters_daily, _G.DEAD_LETTERS_DAILY, ("dead_letters",), (*_MAILBOX, "day", "reason", "code"),
-          "Dead letters by day and cause, with first and last seen and an example.", "day"),
+          "Dead letters by day and cause, with first and last seen and an example."),
     _gold(alert_history, _G.ALERT_HISTORY, ("messages", "attempts", "backlog", "dead_letters"),
           ("rule", *_MAILBOX, "started_at"), "When the five alert rules would have fired."),
     _gold(agent_scorecards, _G.AGENT_SCORECARDS, ("messages", "attempts", "agents"), ("partition", "address"),
           "How each agent does, as sender and as receiver."),
     _gold(message_traces, _G.MESSAGE_TRACES, ("traces",), ("partition", "trace_id"),
-          "One row per trace: how long it took, through how many hands, how it ended.", "day"),
+          "One row per trace: how long it took, through how many hands, how it ended."),
     _gold(duplicates_waste, _G.DUPLICATES_WASTE, ("attempts",), (*_MAILBOX, "day"),
-          "Work done twice, and work that could not succeed.", "day"),
+          "Work done twice, and work that could not succeed."),
     _gold(cost, _G.COST, ("messages",), ("partition", "agent", "day", "type", "outcome"),
-          "What outcomes cost, where messages say what they used.", "day"),
+          "What outcomes cost, where messages say what they used."),
 )  # fmt: skip
 """Every table stands after all of its inputs."""
 

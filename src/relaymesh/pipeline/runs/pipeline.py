@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -19,6 +20,7 @@ from relaymesh.pipeline.runs.days import late_window, touched_days
 from relaymesh.pipeline.runs.expectations import Measured
 from relaymesh.pipeline.runs.failures import AuditFailed
 from relaymesh.pipeline.runs.gaps import mend_gaps
+from relaymesh.pipeline.runs.idle import is_idle, is_published
 from relaymesh.pipeline.runs.ingest import Ingest
 from relaymesh.pipeline.runs.progress import listening
 from relaymesh.pipeline.runs.record import RunRecord, new_run_id, now_iso, prune_records
@@ -27,12 +29,13 @@ from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.sources import remember_sources
 from relaymesh.pipeline.runs.stages import Observer, Stage, nobody
 from relaymesh.pipeline.runs.verify import require_whole
+from relaymesh.pipeline.schema.shapes import Shape
 from relaymesh.pipeline.spark_failure import spark_failures
 from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
 from relaymesh.pipeline.tables.durable import swap_file
 from relaymesh.pipeline.tables.inspection import Inspection
 from relaymesh.pipeline.tables.lock import warehouse_lock
-from relaymesh.pipeline.tables.manifest import encode
+from relaymesh.pipeline.tables.manifest import Manifest, encode
 from relaymesh.pipeline.tables.store import Draft, TableStore
 from relaymesh.pipeline.tables.sweep import sweep
 
@@ -49,14 +52,16 @@ class Pipeline:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | Callable[[], SparkSession],
         settings: PipelineSettings,
         *,
         tables: Sequence[BuiltTable] | None = None,
         observer: Observer = nobody,
     ) -> None:
-        """`tables`: those of the catalog, unless others are given."""
-        self._spark = spark
+        """`spark`: a session, or what starts one; that is called when a session is needed, and a run that
+        finds nothing new needs none. `tables`: those of the catalog, unless others are given.
+        """
+        self._given = spark
         self._settings = settings
         self._tables = _catalog() if tables is None else tables
         self._observer = observer
@@ -65,11 +70,20 @@ class Pipeline:
         self._inspection = Inspection(self.store.root)
         self._reached: dict[str, int] | None = None
 
+    @cached_property
+    def _spark(self) -> SparkSession:
+        session = self._given() if callable(self._given) else self._given
+        self.store.format.require(session)
+        return session
+
     # -- the four kinds
 
     def run(self) -> RunRecord:
         """Take in what is in the journals now, refresh what it touches, check, publish."""
         with self._recorded("run") as record:
+            if is_idle(self.store, self._settings, self._inspection, self._shapes()):
+                record.end(self.store.root, "nothing new")
+                return record
             self._ingest(record)
             self._refresh(record)
             return record
@@ -137,7 +151,6 @@ class Pipeline:
         """Hold the warehouse, and keep a record of how it went."""
         record = RunRecord(run_id=new_run_id(), kind=kind)
         with warehouse_lock(self.store.root, f"{kind} {record.run_id}", self._settings.shared):
-            self.store.format.require(self._spark)
             record.save(self.store.root)
             self._observer(Stage.STARTED, record.run_id, 0, 0)
             try:
@@ -193,14 +206,15 @@ class Pipeline:
         if ingesting:  # another record took the batches in; this one tells what its publish adds
             new = snapshot.after(after)
             record.batches, record.events = [each.batch for each in new], sum(each.rows for each in new)
+        before = draft.published
+        if before is not None and not (wanted or damaged) and self._holds_all(snapshot, before):
+            record.end(self.store.root, "nothing new")
+            return
         refresh = Refresh(
             self._spark, self.bronze, snapshot, draft, self._tables, self._settings, self._observer
         )
         days: list[str] | None = None
         if refresh.continues():
-            if not (snapshot.after(after) or wanted or damaged) and refresh.is_complete():
-                record.end(self.store.root, "nothing new")
-                return
             touched = touched_days(self._spark, self.bronze, snapshot, after)
             days = sorted({*wanted, *late_window(touched, snapshot.days, self._settings.late_days)})
         record.days = snapshot.days if days is None else days
@@ -221,6 +235,15 @@ class Pipeline:
         if failed:
             raise self._fail(draft, failed)
         self._publish(record, draft, snapshot, refresh.reconciliation, record.days, ingesting)
+
+    def _holds_all(self, snapshot: BronzeSnapshot, before: Manifest) -> bool:
+        return is_published(self.store, snapshot, before, self._shapes())
+
+    def _shapes(self) -> dict[str, Shape]:
+        return {
+            table.name: Shape(table.version, table.partition_by[0] if table.partition_by else None)
+            for table in self._tables
+        }
 
     def _drop_damaged(self, draft: Draft) -> list[str]:
         """Tables can be built anew from bronze: one whose files are not what was published is."""

@@ -90,10 +90,6 @@ class Refresh:
         by_day = [table for table in self._tables if table.layer == "silver" and table.partition_by]
         return all(map(self._is_there, by_day))
 
-    def is_complete(self) -> bool:
-        """Whether every table of the catalog is published, in its version."""
-        return all(map(self._is_there, self._tables))
-
     def _is_there(self, table: BuiltTable) -> bool:
         return self._draft.continues(table.name, table.version, _day_of(table))
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from relaymesh.pipeline.schema.column import FLAG, INT, LONG, TEXT, TIME, table_of
 
-__all__ = ["AUDIT_SUMMARY", "AUDIT_VIOLATIONS", "VERSION"]
-
-VERSION = 1
+__all__ = ["AUDIT_SUMMARY", "AUDIT_VIOLATIONS"]
 
 AUDIT_VIOLATIONS = table_of(
     ("rule", TEXT, "which rule is broken"),

@@ -16,15 +16,9 @@ __all__ = [
     "LATENCY",
     "MESSAGE_TRACES",
     "SIZING",
-    "SIZING_VERSION",
     "SPLIT_ADVICE",
     "THROUGHPUT",
-    "VERSION",
 ]
-
-VERSION = 1
-SIZING_VERSION = 2
-"""2: lambda_p95 of busy seconds; busy_s, queue_peak and drain_s."""
 
 _MAILBOX: tuple[Column, ...] = (
     ("partition", INT, "journal stream"),

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from relaymesh.pipeline.schema.column import DAY, FLAG, INT, LONG, NUMBER, TEXT, TIME, Column, table_of
 
-__all__ = ["AGENTS", "ATTEMPTS", "DEAD_LETTERS", "MESSAGES", "TRACES", "VERSION"]
-
-VERSION = 1
+__all__ = ["AGENTS", "ATTEMPTS", "DEAD_LETTERS", "MESSAGES", "TRACES"]
 
 NAME: tuple[Column, ...] = (
     ("partition", INT, "journal stream the message belongs to"),
