@@ -79,6 +79,15 @@ Quarantine = Annotated[
         "--quarantine", metavar="WORD", help="Bad frames: fail (stop before them) or rows (set aside)."
     ),
 ]
+ContentOption = Annotated[
+    str | None,
+    typer.Option(
+        "--content",
+        metavar="WORD",
+        help="What senders wrote, in bronze: keep or drop it, from now on. Else as before; at first, drop.",
+        show_default=False,
+    ),
+]
 
 
 @app.command("run")
@@ -92,6 +101,7 @@ def run(
     format: Format = "parquet",
     batch_events: BatchEvents = None,
     quarantine: Quarantine = "fail",
+    content: ContentOption = None,
     json: options.Json = False,
 ) -> None:
     """Take in what the journals have, refresh what it touches, check it, publish it. Twice is once.
@@ -100,7 +110,9 @@ def run(
     Exit code 9: a check failed, and nothing was published. May run beside a node, and be killed at any time.
     """
     call = begin(context, None, json)
-    settings = settings_of(call, directory, warehouse, format, batch_events, quarantine, shared=shared)
+    settings = settings_of(
+        call, directory, warehouse, format, batch_events, quarantine, shared=shared, content=content
+    )
     with needs_the_extra():
         from relaymesh.pipeline.runs.idle import run_if_idle
         from relaymesh.pipeline.tables.store import TableStore
@@ -127,12 +139,21 @@ def follow(
     format: Format = "parquet",
     batch_events: BatchEvents = None,
     quarantine: Quarantine = "fail",
+    content: ContentOption = None,
     json: options.Json = False,
 ) -> None:
     """Go on taking in events as they come, and publish every few seconds, until Ctrl-C."""
     call = begin(context, None, json)
     settings = settings_of(
-        call, directory, warehouse, format, batch_events, quarantine, publish_every_s=every, shared=shared
+        call,
+        directory,
+        warehouse,
+        format,
+        batch_events,
+        quarantine,
+        publish_every_s=every,
+        shared=shared,
+        content=content,
     )
     with pipeline_of(call, settings, master, remote, lasting=True) as pipeline:
         pipeline.follow(_stop_at_a_signal(), lambda record: _tell(call, pipeline.store, record))
@@ -166,11 +187,15 @@ def compact(
     master: Master = None,
     remote: Remote = None,
     format: Format = "parquet",
+    content: ContentOption = None,
     json: options.Json = False,
 ) -> None:
-    """Put small files together. Rows stay as they are, and readers never see less than all of them."""
+    """Put small files together. Rows stay as they are, and readers never see less than all of them.
+
+    Where bronze takes no content (any more), the content of earlier events is removed.
+    """
     call = begin(context, None, json)
-    settings = settings_of(call, directory, warehouse, format)
+    settings = settings_of(call, directory, warehouse, format, content=content)
     with pipeline_of(call, settings, master, remote) as pipeline:
         _tell(call, pipeline.store, pipeline.compact())
 
@@ -422,6 +447,7 @@ def _print_status(call: Call, found: Status) -> None:
         "bronze_events": found.bronze_events,
         "bronze_files": found.bronze_files,
         "generation": found.generation,
+        "content": found.content,
         "running": found.running,
     }
     if call.output.json:

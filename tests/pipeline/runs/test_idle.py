@@ -184,11 +184,11 @@ def test_new_events_and_a_new_directory_are_something_new(published: Published, 
 def test_a_gap_that_reads_back_by_now_is_something_new(tmp_path: Path) -> None:
     gapped = Gapped(tmp_path, 1)
     filled: Filled = gapped.filled
-    assert not reads_back(gapped.gap)
+    assert not reads_back(gapped.gap, tmp_path / "data")
     gapped.restore()
-    assert reads_back(gapped.gap)
+    assert reads_back(gapped.gap, tmp_path / "data")
     gapped.segment.unlink()
-    assert not reads_back(gapped.gap)
+    assert not reads_back(gapped.gap, tmp_path / "data")
     assert filled.bronze.snapshot().gaps == [gapped.gap], "a look changes nothing"
 
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from relaymesh.errors import FormatTooNew, JournalDamaged
 from relaymesh.journal import read_frames
@@ -18,12 +19,14 @@ from relaymesh.journal.aside import Aside, line_for, write_aside
 from relaymesh.journal.events import EventRows
 from relaymesh.kernel import records
 from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.source.usage import usage_in
 from relaymesh.wire.envelope import iso
 from relaymesh.wire.records import Unreadable
 from tests.journal.tampering import make_unreadable
 from tests.pipeline.source.journals import (
     T0,
     accepted,
+    envelope,
     mesh_of,
     one_of_each,
     open_writer,
@@ -148,6 +151,36 @@ def test_content_can_be_left_out(tmp_path: Path) -> None:
     (row,) = read_rows(tmp_path, includeContent="false")
     assert row["content"] is None
     assert row["content_bytes"] == 7
+
+
+def test_without_content_nothing_is_left_of_what_senders_and_handlers_wrote(tmp_path: Path) -> None:
+    usage = {"inputTokens": 3, "costUsd": 0.5}
+    extra: dict[str, Any] = {"usage": {**usage, "outputTokens": "canary", "note": "canary"}, "note": "canary"}
+    extra["metadata"] = {"usage": {"outputTokens": 4}, "who": "canary"}
+    sent = envelope(1, extra=msgspec.json.encode(extra))
+    failed = records.Failure(1, T0, "invalid", "no number", "canary")
+    write_frames(
+        tmp_path,
+        [
+            [records.Accepted(1, T0, "default/coder", [structs.replace(sent, content=b'"canary"')])],
+            [records.Returned(1, T0, "default/coder", "nack", [1], [T0], [failed])],
+        ],
+    )
+    append_raw(tmp_path, [[200, 1, T0, "canary"]], events=1)
+    rows = read_rows(tmp_path, includeContent="false")
+    assert "canary" not in str(rows)
+    assert [row["operation"] for row in rows] == ["APPEND", "NACK", "OPERATION_200"]
+    kept = {"usage": usage, "metadata": {"usage": {"outputTokens": 4}}}
+    assert json.loads(rows[0]["extra"]) == kept, "what the tables read of it, and nothing else"
+    assert (rows[1]["code"], rows[1]["error"]) == ("invalid", "no number")
+    assert str(read_rows(tmp_path)).count("canary") >= 4
+
+
+@pytest.mark.parametrize(
+    "extra", [None, b"", b"{", b"[]", b"{}", b'{"usage": 1}', b'{"usage": {"costUsd": true}}']
+)
+def test_extra_fields_that_say_no_usage_are_null_without_content(extra: bytes | None) -> None:
+    assert usage_in(extra) is None
 
 
 def append_raw(path: Path, payload: Any, events: int) -> None:

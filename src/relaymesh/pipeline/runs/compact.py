@@ -11,24 +11,30 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from relaymesh.errors import JournalDamaged
+from relaymesh.pipeline.schema.bronze import EVENTS
+from relaymesh.pipeline.schema.content import CONTENT, EXTRA
 from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot, Generation, merged
 from relaymesh.pipeline.tables.formats import NO_DAY
 from relaymesh.pipeline.tables.manifest import ROWS_PER_FILE, Piece, PublishedTable
 from relaymesh.pipeline.tables.store import Draft
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["compact_bronze", "compact_tables"]
 
 
-def compact_bronze(spark: SparkSession, bronze: Bronze, through_batch: int, run_id: str) -> Generation | None:
+def compact_bronze(
+    spark: SparkSession, bronze: Bronze, through_batch: int, run_id: str, *, content: bool = True
+) -> Generation | None:
     """Write the days anew that are in many small files; None: there are none. `Bronze.switch` makes it count.
 
     Only batches that are published: those that came later must still be told apart by the next refresh.
+    Without `content` every day is written anew if any row holds the content of a message.
     """
     snapshot = bronze.snapshot().through(through_batch)
-    days = _crowded(snapshot)
+    clears = snapshot.content and not content
+    days = set(snapshot.days) if clears else _crowded(snapshot)
     if not days and len(snapshot.batches) < 2:
         return None
     kept = [piece for piece in snapshot.pieces if piece.day not in days]
@@ -36,6 +42,8 @@ def compact_bronze(spark: SparkSession, bronze: Bronze, through_batch: int, run_
     if days:
         old = [piece for piece in snapshot.pieces if piece.day in days]
         rows = bronze.read(spark, old).repartition("event_date")
+        if clears:
+            rows = without_content(rows)
         ordered = rows.sortWithinPartitions("event_date", "operation", "partition", "sequence")
         folder = bronze.write(ordered, f"c-{run_id}")  # by operation, as the ingest writes: see files.py
         made = bronze.pieces(folder)
@@ -49,7 +57,15 @@ def compact_bronze(spark: SparkSession, bronze: Bronze, through_batch: int, run_
         stretches=snapshot.stretches,
         gaps=snapshot.gaps,
         segments=snapshot.segments,
+        content=snapshot.content and not clears,
     )
+
+
+def without_content(rows: DataFrame) -> DataFrame:
+    """Rows of bronze as the source gives them with includeContent=false."""
+    usage = f.to_json(f.from_json("extra", EXTRA))
+    kept = {"extra": f.when(usage != "{}", usage)}
+    return rows.withColumns(kept | {name: f.lit(None).cast(EVENTS[name].dataType) for name in CONTENT})
 
 
 def _crowded(snapshot: BronzeSnapshot) -> set[str]:

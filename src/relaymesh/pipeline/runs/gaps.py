@@ -18,6 +18,7 @@ from relaymesh.pipeline.runs.sources import path_option
 from relaymesh.pipeline.source.batch import BatchReader
 from relaymesh.pipeline.source.options import SourceOptions
 from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Gap, Generation, joined, merged
+from relaymesh.pipeline.tables.content import keeps_content
 from relaymesh.pipeline.tables.sources import Source, known_sources
 
 __all__ = ["mend_gaps"]
@@ -54,6 +55,7 @@ def _mend(bronze: Bronze, entry: Generation | Batch, run_id: str, name: str) -> 
         pieces=[*entry.pieces, *pieces],
         stretches=merged([*entry.stretches, *stretches]),
         gaps=joined(left),
+        content=entry.content or keeps_content(bronze.root),
     )
     if isinstance(mended, Generation):
         bronze.switch(mended)
@@ -69,6 +71,7 @@ def _read_again(bronze: Bronze, gap: Gap, source: Source, run_id: str) -> Told:
         "fromSequence": str(gap.first),
         "throughSequence": str(gap.last),
         "quarantine": "rows",
+        "includeContent": str(keeps_content(bronze.root)),
         "into": str(bronze.incoming(run_id)),
         "runId": run_id,
     }

@@ -19,11 +19,12 @@ from relaymesh.node.disk import RealDisk
 from relaymesh.pipeline.runs.completeness import journal_ends
 from relaymesh.pipeline.runs.record import RunRecord, new_run_id
 from relaymesh.pipeline.runs.settings import PipelineSettings
-from relaymesh.pipeline.runs.sources import known_sources, remember_sources
+from relaymesh.pipeline.runs.sources import remember_sources
 from relaymesh.pipeline.runs.verify import require_whole
 from relaymesh.pipeline.schema.shapes import SHAPES, Shape
 from relaymesh.pipeline.source.offsets import Position, locate
 from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot, Gap
+from relaymesh.pipeline.tables.content import settle_content
 from relaymesh.pipeline.tables.inspection import Inspection
 from relaymesh.pipeline.tables.lock import warehouse_lock
 from relaymesh.pipeline.tables.manifest import Manifest
@@ -55,10 +56,12 @@ def is_idle(
         manifest = store.manifest()
         if manifest is None:
             return False
-        remember_sources(store.root, settings.directories)
-        reached = journal_ends(known_sources(store.root))
+        settle_content(store.root, settings.content)
+        sources = remember_sources(store.root, settings.directories)
+        reached = journal_ends(sources.values())
         snapshot = require_whole(store, bronze, inspection, manifest, reached)
-        if any(reads_back(gap) for gap in snapshot.gaps):
+        read = [gap for gap in snapshot.gaps if gap.source in sources]
+        if any(reads_back(gap, Path(sources[gap.source].path)) for gap in read):
             return False
     except (MeshError, OSError):
         return False  # the run that starts Spark raises it again, and records it
@@ -82,11 +85,11 @@ def is_published(
     )
 
 
-def reads_back(gap: Gap) -> bool:
-    """Whether any event of the gap can be read by now."""
+def reads_back(gap: Gap, directory: Path) -> bool:
+    """Whether any event of the gap can be read from its directory by now."""
     from relaymesh.pipeline.source.events import Misfit, records_of  # noqa: PLC0415 - loads pyarrow
 
-    disk = RealDisk(Path(gap.source))
+    disk = RealDisk(directory)
     aside = read_aside(disk)
     try:
         for extent in list_extents(disk, gap.first):

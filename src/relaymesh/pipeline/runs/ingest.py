@@ -36,6 +36,7 @@ from relaymesh.pipeline.tables.bronze import (
     joined,
     merged,
 )
+from relaymesh.pipeline.tables.content import keeps_content
 from relaymesh.pipeline.tables.inspection import WarehouseDamaged
 from relaymesh.pipeline.tables.sources import Source, known_sources
 
@@ -79,6 +80,7 @@ class BatchTaker:
             stretches=merged(each.stretch for each in arrived),
             gaps=told.gaps,
             segments=told.segments,
+            content=keeps_content(self.warehouse),
         )
         bronze.commit(entry)
         _tell_nodes(entry, known_sources(self.warehouse))
@@ -204,6 +206,7 @@ class Ingest:
             "path": path_option(self.sources.values()),
             "maxRowsPerBatch": str(self._settings.batch_events),
             "quarantine": self._settings.quarantine,
+            "includeContent": str(keeps_content(self._bronze.root)),
             "into": str(self._bronze.incoming(self._record.run_id)),
             "runId": self._record.run_id,
         }

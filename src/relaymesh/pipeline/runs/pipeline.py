@@ -32,6 +32,7 @@ from relaymesh.pipeline.runs.verify import require_whole
 from relaymesh.pipeline.schema.shapes import Shape
 from relaymesh.pipeline.spark_failure import spark_failures
 from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
+from relaymesh.pipeline.tables.content import keeps_content, settle_content
 from relaymesh.pipeline.tables.durable import swap_file
 from relaymesh.pipeline.tables.inspection import Inspection
 from relaymesh.pipeline.tables.lock import warehouse_lock
@@ -130,8 +131,15 @@ class Pipeline:
                     hint=f"--format {before.table_format}",
                 )
             require_whole(self.store, self.bronze, self._inspection, before)
+            settle_content(self.store.root, self._settings.content)
             draft = self.store.draft(record.run_id)
-            generation = compact_bronze(self._spark, self.bronze, before.through_batch, record.run_id)
+            generation = compact_bronze(
+                self._spark,
+                self.bronze,
+                before.through_batch,
+                record.run_id,
+                content=keeps_content(self.store.root),
+            )
             names = compact_tables(self._spark, draft)
             self._observer(Stage.COMPACTED, ", ".join(names) or "no table", len(names), len(draft.tables))
             if generation is None and not names:
@@ -162,6 +170,7 @@ class Pipeline:
                 raise
 
     def _new_ingest(self, record: RunRecord) -> Ingest:
+        settle_content(self.store.root, self._settings.content)
         sources = remember_sources(self.store.root, self._settings.directories)
         return Ingest(self._spark, self.bronze, sources, self._settings, record, self._observer)
 

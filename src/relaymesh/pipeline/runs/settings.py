@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, get_args
 
 import msgspec
 
 from relaymesh.errors import InvalidSettings
 from relaymesh.pipeline.tables.place import check_apart, folder_of
 
-__all__ = ["PipelineSettings"]
+__all__ = ["Content", "PipelineSettings"]
+
+Content = Literal["keep", "drop"]
 
 
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +45,10 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: str = "fail"
     """What a bad frame does to the ingest: `fail` stops before it, so that a restored segment is read whole;
     `rows` goes on behind it: its events are a known gap, told by each publish and read again by each run."""
+    content: Content | None = None
+    """`drop` leaves out of bronze what senders and handlers wrote: content, stack traces, their own fields.
+    `keep` takes it in. None leaves it as it was: a new warehouse begins with `drop`. A change counts for the
+    events that come; `compact` removes the content of those before."""
     shared: bool | None = None
     """True: everybody on the machine may read the tables; False: their owner alone. None leaves it as it was:
     at first, their owner alone. A warehouse inside a data directory cannot be shared."""
@@ -61,5 +68,7 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidSettings(f"{name} must be more than 0, not {getattr(self, name)}")
         if self.quarantine not in ("fail", "rows"):
             raise InvalidSettings(f"quarantine is fail or rows, not {self.quarantine!r}")
+        if self.content not in (None, *get_args(Content)):
+            raise InvalidSettings(f"content is keep or drop, not {self.content!r}")
         if self.late_days < 0:
             raise InvalidSettings(f"late_days must not be negative, and is {self.late_days}")

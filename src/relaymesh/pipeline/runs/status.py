@@ -13,6 +13,7 @@ from relaymesh.journal.mark import read_mark
 from relaymesh.node.disk import RealDisk
 from relaymesh.pipeline.runs.record import RunRecord, load_records
 from relaymesh.pipeline.tables.bronze import Bronze
+from relaymesh.pipeline.tables.content import keeps_content
 from relaymesh.pipeline.tables.lock import holder, is_held
 from relaymesh.pipeline.tables.manifest import Input, Manifest
 from relaymesh.pipeline.tables.sources import Source, earlier_names, known_sources, under_its_id
@@ -46,6 +47,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     bronze_events: int
     bronze_files: int
     generation: int
+    content: str
+    """`keep` or `drop`: what the next events come with."""
     lags: list[Lag]
     running: str | None
     """Who works here now."""
@@ -74,6 +77,7 @@ def status_of(warehouse: Path, *, last_runs: int = 5) -> Status:
         bronze_events=snapshot.rows,
         bronze_files=sum(piece.files for piece in snapshot.pieces),
         generation=snapshot.generation.generation,
+        content="keep" if keeps_content(warehouse) else "drop",
         lags=[
             _lag(each, taken.get((each.id, each.partition)), shown.get((each.id, each.partition)))
             for each in sources.values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from relaymesh.pipeline.schema.content import EXTRA
 from relaymesh.pipeline.schema.silver import MESSAGES
 from relaymesh.pipeline.silver.operations import (
     BURNING,
@@ -21,8 +22,6 @@ from relaymesh.pipeline.silver.operations import (
 from relaymesh.pipeline.silver.routes import routed
 
 __all__ = ["entries", "messages"]
-
-_USAGE = "struct<inputTokens: bigint, outputTokens: bigint, costUsd: double>"
 
 
 def messages(bronze: DataFrame) -> DataFrame:
@@ -94,7 +93,7 @@ def _shaped(joined: DataFrame) -> DataFrame:
     state = f.element_at(
         f.array(*[f.lit(FINAL_STATES[name]) for name in SETTLES]), (f.col("settle") % 4).cast("int")
     )
-    usage = f.from_json("extra", f"struct<usage: {_USAGE}, metadata: struct<usage: {_USAGE}>>")
+    usage = f.from_json("extra", EXTRA)
     deliveries = f.coalesce("deliveries", f.lit(0))
     zero = {name: f.coalesce(name, f.lit(0)) for name in ("retries", "deferrals", "returns", "unburned")}
     mine = f.col("end_sequence") == settled_sequence

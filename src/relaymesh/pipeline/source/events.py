@@ -22,7 +22,9 @@ from relaymesh.kernel.contract import Rule
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import AnyRecord, Failure
 from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.pipeline.schema.content import CONTENT
 from relaymesh.pipeline.source.columns import Cells, Runs, spread
+from relaymesh.pipeline.source.usage import usage_in
 from relaymesh.wire.named import named_by
 from relaymesh.wire.operations import code_of, operation_of
 from relaymesh.wire.records import Skipped, Unreadable
@@ -128,10 +130,14 @@ class EventBatch:
         """The rows as one RecordBatch of the schema."""
         rows = self.rows
         columns = self._columns_of_all()
-        columns |= self._columns_of(self._envelopes, _ENVELOPE_COLUMNS)
+        columns |= self._columns_of(
+            self._envelopes, _ENVELOPE_COLUMNS if self._content else _ENVELOPE_COLUMNS | _USAGE_COLUMN
+        )
         columns |= self._columns_of(self._failures, _FAILURE_COLUMNS)
         parts: list[tuple[str, Runs | Cells]] = [*self._runs.items(), *self._cells.items()]
         for name, column in parts:
+            if not self._content and name in CONTENT:
+                continue
             array = column.array(rows, self._kind(name))
             columns[name] = pc.coalesce(columns[name], array) if name in columns else array
         arrays = [
@@ -165,7 +171,7 @@ class EventBatch:
         return {
             name: spread(pa.array(values_of(cells.values), self._kind(name)), self.rows, positions)
             for name, values_of in getters.items()
-            if self._content or name != "content"
+            if self._content or name not in CONTENT
         }
 
     # -- what each kind of record says -----------------------------------------------------------
@@ -305,6 +311,9 @@ _ENVELOPE_COLUMNS: dict[str, Callable[[list[Envelope]], list[Any]]] = {
     "content_bytes": lambda envelopes: [len(each.content) for each in envelopes],
     "content": lambda envelopes: [each.content for each in envelopes],
     "extra": lambda envelopes: [_text(each.extra) for each in envelopes],
+}
+_USAGE_COLUMN: dict[str, Callable[[list[Envelope]], list[Any]]] = {
+    "extra": lambda envelopes: [usage_in(each.extra) for each in envelopes],
 }
 _FAILURE_COLUMNS: dict[str, Callable[[list[Failure | None]], list[Any]]] = {
     "attempt": lambda failures: [None if each is None else each.attempt for each in failures],

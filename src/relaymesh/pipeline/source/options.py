@@ -62,7 +62,8 @@ class SourceOptions:
     mirror: read each directory's mirror in its place.
     fromSequence, throughSequence: the first and the last event, both included.
     fromTime, toTime: mesh times (ISO 8601, UTC unless it says otherwise), the first included, the last not.
-    includeContent: false leaves the messages' content out: less to move where only envelopes count.
+    includeContent: false leaves out what senders and handlers wrote: content, stack traces, the bytes of
+        records that have no columns, and of the fields a sender added all but the numbers of `usage`.
     maxRowsPerBatch: how many rows a micro-batch takes, as whole frames; 0 is everything there is.
     rowsPerPartition: how many rows a task decodes. Fewer make more tasks.
     partitions: how many tasks a read is cut into, in place of rowsPerPartition.

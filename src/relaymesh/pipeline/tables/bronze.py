@@ -107,6 +107,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     stretches: list[Stretch]
     gaps: list[Gap] = []
     segments: list[SegmentRead] = []
+    content: bool = True
+    """Whether its rows hold the content of messages."""
 
     @property
     def rows(self) -> int:
@@ -123,6 +125,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     stretches: list[Stretch] = []
     gaps: list[Gap] = []
     segments: list[SegmentRead] = []
+    content: bool = True
+    """Whether any of its rows hold the content of messages."""
 
 
 class BronzeSnapshot(msgspec.Struct, frozen=True):
@@ -154,6 +158,12 @@ class BronzeSnapshot(msgspec.Struct, frozen=True):
         """How far each segment of each source was read; not those that older versions read."""
         own = [*self.generation.segments, *(read for batch in self.batches for read in batch.segments)]
         return furthest(own)
+
+    @property
+    def content(self) -> bool:
+        """Whether rows of it hold the content of messages."""
+        entries: list[Generation | Batch] = [self.generation, *self.batches]
+        return any(each.content and each.pieces for each in entries)
 
     @property
     def days(self) -> list[str]:

@@ -20,6 +20,7 @@ _OWN = frozenset(
     {
         "bronze",
         "checkpoints",
+        "content.json",
         "failed",
         "iceberg",
         "lock",
