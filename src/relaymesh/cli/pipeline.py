@@ -79,6 +79,19 @@ Quarantine = Annotated[
         "--quarantine", metavar="WORD", help="Bad frames: fail (stop before them) or rows (set aside)."
     ),
 ]
+KeepDays = Annotated[
+    int | None,
+    typer.Option(
+        "--keep-days",
+        min=1,
+        metavar="N",
+        help="Forget older days whose messages are all settled; today counts. Else nothing is forgotten.",
+        show_default=False,
+    ),
+]
+KeepRuns = Annotated[
+    int, typer.Option("--keep-runs", min=1, metavar="N", help="Publishes whose files are kept for readers.")
+]
 ContentOption = Annotated[
     str | None,
     typer.Option(
@@ -102,6 +115,8 @@ def run(
     batch_events: BatchEvents = None,
     quarantine: Quarantine = "fail",
     content: ContentOption = None,
+    keep_days: KeepDays = None,
+    keep_runs: KeepRuns = 3,
     json: options.Json = False,
 ) -> None:
     """Take in what the journals have, refresh what it touches, check it, publish it. Twice is once.
@@ -111,7 +126,16 @@ def run(
     """
     call = begin(context, None, json)
     settings = settings_of(
-        call, directory, warehouse, format, batch_events, quarantine, shared=shared, content=content
+        call,
+        directory,
+        warehouse,
+        format,
+        batch_events,
+        quarantine,
+        shared=shared,
+        content=content,
+        keep_days=keep_days,
+        keep_runs=keep_runs,
     )
     with needs_the_extra():
         from relaymesh.pipeline.runs.idle import run_if_idle
@@ -140,6 +164,8 @@ def follow(
     batch_events: BatchEvents = None,
     quarantine: Quarantine = "fail",
     content: ContentOption = None,
+    keep_days: KeepDays = None,
+    keep_runs: KeepRuns = 3,
     json: options.Json = False,
 ) -> None:
     """Go on taking in events as they come, and publish every few seconds, until Ctrl-C."""
@@ -154,6 +180,8 @@ def follow(
         publish_every_s=every,
         shared=shared,
         content=content,
+        keep_days=keep_days,
+        keep_runs=keep_runs,
     )
     with pipeline_of(call, settings, master, remote, lasting=True) as pipeline:
         pipeline.follow(_stop_at_a_signal(), lambda record: _tell(call, pipeline.store, record))

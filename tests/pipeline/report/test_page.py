@@ -109,6 +109,14 @@ def test_events_that_did_not_read_back_are_named_by_their_range(built: Building)
     assert "The beginning of the journal was gone" not in page.html
 
 
+def test_days_that_were_forgotten_on_purpose_are_said_beside_the_sums(built: Building) -> None:
+    sums = {**SUMS, "balanced": True, "judged": True}
+    page = built({}, reconciliation={**sums, "counts_from": "2026-03-04"})
+    assert "accepted on 2026-03-04 or later" in page.html
+    assert "It adds up" in page.html
+    assert "accepted on" not in built({}, reconciliation={**sums, "counts_from": None}).html
+
+
 def test_a_journal_without_its_beginning_is_not_judged(built: Building) -> None:
     page = built({}, reconciliation={**SUMS, "acked": 99, "balanced": False, "judged": False})
     assert "▲ Not judged" in page.html

@@ -59,6 +59,8 @@ class Balance(msgspec.Struct, frozen=True):
     counted_alike: bool = msgspec.field(name="balanced", default=False)
     judged: bool = False
     missing: list[Missing] = []
+    counts_from: str | None = None
+    """The first day of which messages are counted, where retention has removed those before."""
 
     @property
     def settled_and_pending(self) -> int:

@@ -37,10 +37,10 @@ def compact_bronze(
     days = set(snapshot.days) if clears else _crowded(snapshot)
     if not days and len(snapshot.batches) < 2:
         return None
-    kept = [piece for piece in snapshot.pieces if piece.day not in days]
+    kept = [piece for piece in snapshot.of_events if piece.day not in days]
     made: list[Piece] = []
     if days:
-        old = [piece for piece in snapshot.pieces if piece.day in days]
+        old = [piece for piece in snapshot.of_events if piece.day in days]
         rows = bronze.read(spark, old).repartition("event_date")
         if clears:
             rows = without_content(rows)
@@ -58,6 +58,8 @@ def compact_bronze(
         gaps=snapshot.gaps,
         segments=snapshot.segments,
         content=snapshot.content and not clears,
+        kept=snapshot.generation.kept,
+        forgotten=snapshot.forgotten,
     )
 
 
@@ -72,7 +74,7 @@ def _crowded(snapshot: BronzeSnapshot) -> set[str]:
     """Days that are in more files than their rows need."""
     files: Counter[str] = Counter()
     rows: Counter[str] = Counter()
-    for piece in snapshot.pieces:
+    for piece in snapshot.of_events:
         files[piece.day] += piece.files
     for stretch in snapshot.stretches:
         rows[stretch.day] += stretch.rows

@@ -112,9 +112,10 @@ def _misfits(found: StructType, wanted: StructType) -> int:
 def of_bronze(
     snapshot: BronzeSnapshot, newest: datetime | None, now: datetime, freshness_s_max: float
 ) -> list[Measured]:
-    """Every sequence once: as many rows, and known gaps, as there are numbers from the first to the last."""
+    """Every sequence once: rows, known gaps and forgotten ones are as many as the numbers they span."""
     inputs = snapshot.inputs()
     known = snapshot.rows + sum(gap.events for gap in snapshot.gaps)
+    known += sum(each.events for each in snapshot.forgotten)
     spans = sum(each.through_sequence - each.first_sequence + 1 for each in inputs)
     found = [
         Measured(table="bronze", metric="rows", value=snapshot.rows),

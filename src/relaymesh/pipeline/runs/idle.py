@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from relaymesh import __version__
@@ -18,6 +19,7 @@ from relaymesh.journal.extent import Unreadable, list_extents, read_between
 from relaymesh.node.disk import RealDisk
 from relaymesh.pipeline.runs.completeness import journal_ends
 from relaymesh.pipeline.runs.record import RunRecord, new_run_id
+from relaymesh.pipeline.runs.retention import days_to_forget, first_day
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.sources import remember_sources
 from relaymesh.pipeline.runs.verify import require_whole
@@ -63,6 +65,8 @@ def is_idle(
         read = [gap for gap in snapshot.gaps if gap.source in sources]
         if any(reads_back(gap, Path(sources[gap.source].path)) for gap in read):
             return False
+        if _forgets(store, settings, snapshot, manifest):
+            return False
     except (MeshError, OSError):
         return False  # the run that starts Spark raises it again, and records it
     if not is_published(store, snapshot, manifest, shapes):
@@ -83,6 +87,15 @@ def is_published(
         and manifest.code_version == __version__
         and all(made.get(name) == shape for name, shape in shapes.items())
     )
+
+
+def _forgets(
+    store: TableStore, settings: PipelineSettings, snapshot: BronzeSnapshot, manifest: Manifest
+) -> bool:
+    if settings.keep_days is None:
+        return False
+    first = first_day(datetime.now(UTC).date(), settings.keep_days)
+    return bool(days_to_forget(store.root, snapshot, manifest, first))
 
 
 def reads_back(gap: Gap, directory: Path) -> bool:

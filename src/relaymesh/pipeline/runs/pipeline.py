@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.errors import Conflict, InvalidSettings, NotFound
 from relaymesh.pipeline.runs.compact import compact_bronze, compact_tables
 from relaymesh.pipeline.runs.completeness import journal_ends
 from relaymesh.pipeline.runs.days import late_window, touched_days
@@ -25,6 +25,7 @@ from relaymesh.pipeline.runs.ingest import Ingest
 from relaymesh.pipeline.runs.progress import listening
 from relaymesh.pipeline.runs.record import RunRecord, new_run_id, now_iso, prune_records
 from relaymesh.pipeline.runs.refresh import BuiltTable, Refresh
+from relaymesh.pipeline.runs.retention import days_to_forget, first_day, forget_days
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.sources import remember_sources
 from relaymesh.pipeline.runs.stages import Observer, Stage, nobody
@@ -131,6 +132,7 @@ class Pipeline:
                     hint=f"--format {before.table_format}",
                 )
             require_whole(self.store, self.bronze, self._inspection, before)
+            self._require_published(before)
             settle_content(self.store.root, self._settings.content)
             draft = self.store.draft(record.run_id)
             generation = compact_bronze(
@@ -151,6 +153,14 @@ class Pipeline:
             snapshot = self.bronze.snapshot().through(before.through_batch)
             self._publish(record, draft, snapshot, before.reconciliation, [])
             return record
+
+    def _require_published(self, before: Manifest) -> None:
+        """A compaction publishes the tables that are there: they must be made from what bronze holds."""
+        if self.bronze.snapshot().through(before.through_batch).inputs() != before.inputs:
+            raise Conflict(
+                "bronze holds other events than the tables were made from: a run did not get to its end",
+                hint="relaymesh pipeline run, then compact",
+            )
 
     # -- their parts
 
@@ -208,6 +218,8 @@ class Pipeline:
         """Refresh the days that are behind, and those wanted; publish, or raise and publish nothing."""
         began = time.monotonic()
         snapshot = require_whole(self.store, self.bronze, self._inspection, reached=self._reached)
+        if self._forget(record, snapshot):
+            snapshot = self.bronze.snapshot()
         draft = self.store.draft(record.run_id)
         damaged = self._drop_damaged(draft)
         self._inspection.keep()
@@ -253,6 +265,23 @@ class Pipeline:
             table.name: Shape(table.version, table.partition_by[0] if table.partition_by else None)
             for table in self._tables
         }
+
+    def _forget(self, record: RunRecord, snapshot: BronzeSnapshot) -> bool:
+        """Take the days out of bronze that are too old; whether there were any."""
+        published = self.store.manifest()
+        if self._settings.keep_days is None or published is None or published.table_format != "parquet":
+            return False
+        then = snapshot.through(published.through_batch)
+        first = first_day(datetime.now(UTC).date(), self._settings.keep_days)
+        days = days_to_forget(self.store.root, then, published, first)
+        if not days:
+            return False
+        generation = forget_days(self._spark, self.bronze, then, days, record.run_id)
+        self._observer(Stage.FORGOTTEN, f"{days[0]} to {days[-1]}", 0, 1)
+        self.bronze.switch(generation)
+        log.warning("forgotten: %s to %s; keep_days is %d", days[0], days[-1], self._settings.keep_days)
+        self._observer(Stage.FORGOT, f"{days[0]} to {days[-1]}", 1, 1)
+        return True
 
     def _drop_damaged(self, draft: Draft) -> list[str]:
         """Tables can be built anew from bronze: one whose files are not what was published is."""

@@ -9,16 +9,18 @@ no record in the journal, and are in none of these numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
+from relaymesh.pipeline.tables.bronze import Forgotten
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["reconcile"]
+__all__ = ["begun_after", "reconcile"]
 
 _SETTLED = {"acked": "ACK", "dropped": "DROP", "dead": "DEAD_LETTER"}
 
@@ -55,6 +57,14 @@ def reconcile(
     told["balanced"] = told["pending"] >= 0 and _same(told, told["in_messages"])
     newest = max((row.newest for row in counted.values()), default=None)
     return told, None if newest is None else datetime.fromtimestamp(newest / 1e6, UTC)
+
+
+def begun_after(bronze: DataFrame, forgotten: Iterable[Forgotten]) -> DataFrame:
+    """Without events about messages that began in days that were forgotten: those are in no table."""
+    for each in forgotten:
+        before = (f.col("partition") == each.partition) & (f.col("message_sequence") <= each.last)
+        bronze = bronze.where(~f.coalesce(before, f.lit(False)))
+    return bronze
 
 
 def _states(messages: DataFrame) -> dict[str, int]:

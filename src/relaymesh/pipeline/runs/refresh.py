@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +19,7 @@ from relaymesh.pipeline.runs import expectations as expect
 from relaymesh.pipeline.runs import metrics
 from relaymesh.pipeline.runs.days import slice_for
 from relaymesh.pipeline.runs.expectations import Measured, TableShape
-from relaymesh.pipeline.runs.reconcile import reconcile
+from relaymesh.pipeline.runs.reconcile import begun_after, reconcile
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.side_by_side import side_by_side
 from relaymesh.pipeline.runs.stages import Observer, Stage
@@ -141,7 +141,10 @@ class Refresh:
         gaps, sources = self._snapshot.gaps, known_sources(self._bronze.root)
         whole = not gaps and all(each.first_sequence <= 1 for each in self._snapshot.inputs())
         messages = self._draft.read(self._spark, "messages") if "messages" in self._draft.tables else None
-        self.reconciliation, newest = reconcile(self.everything, messages, whole=whole)
+        counted = begun_after(self.everything, self._snapshot.forgotten)
+        self.reconciliation, newest = reconcile(counted, messages, whole=whole)
+        days = [date.fromisoformat(each.day) for each in self._snapshot.forgotten]
+        self.reconciliation["counts_from"] = str(max(days) + timedelta(days=1)) if days else None
         self.reconciliation["missing"] = [
             {
                 "source": gap.source,

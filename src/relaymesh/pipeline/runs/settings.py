@@ -31,6 +31,10 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     dropped, they re-open their day; this only bounds for how long a day is looked at without a reason."""
     tables_at_once: int = 3
     """Tables that are built at the same time. More keep a cluster busy, and ask for more memory."""
+    keep_days: int | None = None
+    """Days that bronze and the tables hold, today (UTC) included; None forgets nothing. A run with it forgets
+    older days whole, once every message that began on them is settled: with it goes their history in all
+    tables. For `parquet` alone."""
     keep_runs: int = 3
     """Publishes whose files are kept, so that a reader of an older manifest can finish. Raising it costs the
     disk space of the days that were refreshed."""
@@ -70,5 +74,9 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSettings(f"quarantine is fail or rows, not {self.quarantine!r}")
         if self.content not in (None, *get_args(Content)):
             raise InvalidSettings(f"content is keep or drop, not {self.content!r}")
+        if self.keep_days is not None and self.keep_days < 1:
+            raise InvalidSettings(f"keep_days must be 1 or more, not {self.keep_days}")
+        if self.keep_days is not None and self.format != "parquet":
+            raise InvalidSettings(f"keep_days works on parquet tables, not on {self.format}")
         if self.late_days < 0:
             raise InvalidSettings(f"late_days must not be negative, and is {self.late_days}")

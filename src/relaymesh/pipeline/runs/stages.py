@@ -15,6 +15,8 @@ class Stage(StrEnum):
     BATCH_WRITTEN = "ingest: batch written"
     BATCH_COMMITTED = "ingest: batch committed"
     INGESTED = "ingested"
+    FORGOTTEN = "retention: files written"
+    FORGOT = "retention: bronze switched"
     TABLE_WRITTEN = "refresh: table written"
     CHECKED = "checked"
     SYNCED = "publish: files synced"

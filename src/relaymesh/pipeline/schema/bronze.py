@@ -83,7 +83,7 @@ EVENTS = StructType(
         _column("source", _TEXT, "mesh id of the journal: see sources.json for its path", required=True),
         _column("raw", _BYTES, "OPERATION_n, UNREADABLE_n: the record's bytes; null without content"),
         _column("segment", _TEXT, "file of the journal", required=True),
-        _column("frame_offset", _LONG, "where the event's frame begins in that file", required=True),
+        _column("frame_offset", _LONG, "where its frame begins there; -1: see keep_days", required=True),
         _column("run_id", _TEXT, "run that wrote this row; null from the source"),
     ]
 )

@@ -20,8 +20,11 @@ _PATTERN = "substring(mailbox, 1, length(mailbox) - length(substring_index(mailb
 
 
 def known_from(bronze: DataFrame) -> DataFrame:
-    """Per partition the first sequence bronze has, and whether the past before it is missing."""
-    firsts = bronze.groupBy("partition").agg(f.min("sequence").alias("known_from"))
+    """Per partition the first sequence bronze has, and whether the past before it is missing.
+
+    What was kept of days that were forgotten (frame_offset -1) is no such past: it has gaps.
+    """
+    firsts = bronze.where("frame_offset >= 0").groupBy("partition").agg(f.min("sequence").alias("known_from"))
     return firsts.withColumn("truncated", f.col("known_from") > FIRST_SEQUENCE)
 
 

@@ -4,6 +4,7 @@
     bronze/batch=00000017-<run>/event_date=2026-11-16/….parquet  its rows
     bronze/_incoming/<run>/….parquet                             files of tasks, before they are in a batch
     bronze/generation.json                                       what compaction made of batches 0 to n
+    bronze/batch=k-<run>/event_date=2026-11-16/….parquet         what was kept of days that were forgotten
 
 Exactly once: Spark gives a batch the same events after a crash as before it. Each try writes a folder of its
 own, and the log entry, swapped in by a rename, makes one of them count. A batch that the log has is not
@@ -36,6 +37,7 @@ __all__ = [
     "Batch",
     "Bronze",
     "BronzeSnapshot",
+    "Forgotten",
     "Gap",
     "Generation",
     "Piece",
@@ -90,6 +92,20 @@ class SegmentRead(msgspec.Struct, frozen=True):
     sequence: int
 
 
+class Forgotten(msgspec.Struct, frozen=True):
+    """Events of one partition that bronze had, and retention removed: `first` to `last`, up to this day."""
+
+    source: str
+    partition: int
+    first: int
+    last: int
+    day: str
+
+    @property
+    def events(self) -> int:
+        return self.last - self.first + 1
+
+
 class Arrived(msgspec.Struct, frozen=True):
     """A file that a task of the ingest has written, and what it holds."""
 
@@ -127,6 +143,9 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     segments: list[SegmentRead] = []
     content: bool = True
     """Whether any of its rows hold the content of messages."""
+    kept: list[Piece] = []
+    """Of the days that were forgotten: events that later ones are judged by, see runs/retention.py."""
+    forgotten: list[Forgotten] = []
 
 
 class BronzeSnapshot(msgspec.Struct, frozen=True):
@@ -141,7 +160,17 @@ class BronzeSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def pieces(self) -> list[Piece]:
+        """Everything there is to read."""
+        return [*self.generation.kept, *self.of_events]
+
+    @property
+    def of_events(self) -> list[Piece]:
+        """Without what was kept of days that were forgotten."""
         return [*self.generation.pieces, *(piece for batch in self.batches for piece in batch.pieces)]
+
+    @property
+    def forgotten(self) -> list[Forgotten]:
+        return self.generation.forgotten
 
     @property
     def stretches(self) -> list[Stretch]:
@@ -167,7 +196,7 @@ class BronzeSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def days(self) -> list[str]:
-        return sorted({piece.day for piece in self.pieces})
+        return sorted({piece.day for piece in self.of_events})
 
     @property
     def rows(self) -> int:
@@ -181,10 +210,12 @@ class BronzeSnapshot(msgspec.Struct, frozen=True):
         return [each for each in self.batches if each.batch > batch]
 
     def inputs(self) -> list[Input]:
-        """How far each partition of each source has been read; known gaps have been read, without events."""
+        """How far each partition of each source has been read; also where nothing of it is there: in known
+        gaps, and in days that were forgotten."""
         found: dict[tuple[str, int], list[Stretch]] = {}
-        gaps = [Stretch(each.source, each.partition, "", each.first, each.last, 0) for each in self.gaps]
-        for stretch in [*self.stretches, *gaps]:
+        without: list[Gap | Forgotten] = [*self.gaps, *self.forgotten]
+        empty = [Stretch(each.source, each.partition, "", each.first, each.last, 0) for each in without]
+        for stretch in [*self.stretches, *empty]:
             found.setdefault((stretch.source, stretch.partition), []).append(stretch)
         return [
             Input(

@@ -79,7 +79,10 @@ class Inspection:
                 found.append(_missing_entries(expected, batch.batch - 1))
             expected = batch.batch + 1
             found += self._entry(batch, f"bronze/log/{batch.batch:08}.json", whole=whole)
-        return [*found, *self._entry(snapshot.generation, "bronze/generation.json", whole=whole)]
+        generation = "bronze/generation.json"
+        for piece in snapshot.generation.kept:
+            found += self._piece(piece, generation, whole=whole)
+        return [*found, *self._entry(snapshot.generation, generation, whole=whole)]
 
     def table(self, table: PublishedTable, *, whole: bool = False) -> list[Finding]:
         """Every file of a published table with the manifest."""

@@ -32,18 +32,26 @@ def sweep(store: TableStore, bronze: Bronze, keep_runs: int, ingesting: str = ""
             path.unlink()
     spared = {f"{FOLDER}/{path.name}" for path in bronze.folder.glob(f"batch=*-{ingesting}")}
     spared.add(f"{FOLDER}/{INCOMING}/{ingesting}")
-    in_bronze = {piece.folder for piece in bronze.snapshot().pieces}
-    return _remove(store.root, _marked(kept) | in_bronze | spared)
+    pieces = [*bronze.snapshot().pieces, *(piece for manifest in kept for piece in manifest.bronze)]
+    _remove_days(store.root, {piece.folder for piece in pieces} - spared, {piece.place for piece in pieces})
+    return _remove(store.root, _marked(kept) | {piece.folder for piece in pieces} | spared)
 
 
 def _marked(kept: list[Manifest]) -> set[str]:
-    tables = {
+    return {
         f"tables/{table.name}/run_id={part.run_id}"
         for manifest in kept
         for table in manifest.tables.values()
         for part in table.parts
     }
-    return tables | {piece.folder for manifest in kept for piece in manifest.bronze}
+
+
+def _remove_days(root: Path, folders: set[str], places: set[str]) -> None:
+    """Days that were forgotten, in folders whose other days are still there."""
+    for folder in folders:
+        for day in (root / folder).glob("event_date=*"):
+            if day.relative_to(root).as_posix() not in places:
+                shutil.rmtree(day)
 
 
 def _remove(root: Path, marked: set[str]) -> int:
