@@ -15,7 +15,7 @@ from bench.journals import write_journal
 from bench.pipeline import report
 from bench.pipeline.engines import beside_each_other
 from bench.pipeline.into_bronze import decode, ingest
-from bench.pipeline.to_report import build_report, build_sample
+from bench.pipeline.to_report import build_report, build_sample, run_idle
 
 RESULTS = Path("bench/results")
 LATEST = RESULTS / "pipeline.json"
@@ -99,6 +99,7 @@ def measure(place: Path, wanted: int, cores: int) -> dict[str, Any]:
     shutil.rmtree(place / "again")
     say(f"{events:,} events: bronze to report")
     found["report"] = build_report(journal, warehouse, place, events, cores)
+    found["idle"] = run_idle(journal, warehouse, place)
     session = start(events, cores)
     try:
         say(f"{events:,} events: Spark, DuckDB and Polars")

@@ -53,6 +53,10 @@ def report_table(report: Report) -> Table:
         each = found["cpu_s"] / run["events"] * 1e6
         cells = [number(run["events"]), number(found["wall_s"]), number(found["cpu_s"]), number(each)]
         rows.append(["`relaymesh report build`", *cells, wanted])
+        idle = run.get("idle")  # results of before have none
+        if idle:
+            spent = [number(run["events"]), number(idle["wall_s"]), number(idle["cpu_s"])]
+            rows.append(["`relaymesh pipeline run`, nothing new", *spent, "–", "2 s"])
     sample = report.get("sample")
     if sample:
         rows.append(

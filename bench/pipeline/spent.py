@@ -41,14 +41,18 @@ def spent_by(work: Callable[[], _T]) -> tuple[_T, Spent]:
     return answer, Spent(time.perf_counter() - wall, _cpu_s() - cpu)
 
 
-def spent_by_command(words: Sequence[str], log: Path) -> Spent:
-    """Of a command in a process of its own, until it and all it started are gone; raises if it fails."""
+def spent_by_command(words: Sequence[str], log: Path, source: Path | None = None) -> Spent:
+    """Of a command in a process of its own, until it and all it started are gone; raises if it fails.
+
+    `source`: the directory of the package `relaymesh` that it uses, if not ours.
+    """
+    env = os.environ if source is None else {**os.environ, "PYTHONPATH": str(source)}
     known = _children()
     libc = ctypes.CDLL(None)
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)
     before, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with log.open("wb") as output:
-        done = subprocess.run([sys.executable, *words], stdout=output, stderr=output, check=False)
+        done = subprocess.run([sys.executable, *words], stdout=output, stderr=output, env=env, check=False)
     took = time.perf_counter() - wall
     while orphans := _children() - known:  # Java ends a moment after the Python that started it
         for pid in orphans:

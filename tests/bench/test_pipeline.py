@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from bench.pipeline import report
+from bench.pipeline import before_after, report
 from bench.pipeline.engines import QUERIES, compared
 from bench.pipeline.spent import Spent, spent_by, spent_by_command
+from bench.report import put_between
 from tests.project.tree import ROOT
 
 
@@ -27,6 +28,7 @@ def one_run(events: int, *, same: bool = True, polars: bool = True) -> dict[str,
     return {
         "events": events,
         **dict.fromkeys(("decode", "cold", "warm", "report"), spent),
+        "idle": {"wall_s": 0.6, "cpu_s": 0.5},
         "engines": {"queries": dict.fromkeys(QUERIES, told), "missing": missing},
     }
 
@@ -56,6 +58,39 @@ def test_growth_is_the_cost_of_an_event_on_the_larger_journal_over_that_on_the_s
     assert [row[0] for row in rows] == ["journal → bronze", "bronze → report"]
     assert rows[0][1:] == ["1,000,000", "4,000,000", "1×", "1×"]
     assert rows[1][3:] == ["0.5×", "0.5×"]
+
+
+def test_a_run_with_nothing_new_has_its_row_and_results_of_before_have_none() -> None:
+    _, rows = report.report_table(found(one_run(2_000_000)))
+    assert ["`relaymesh pipeline run`, nothing new", "2,000,000", "0.6", "0.5", "–", "2 s"] in rows
+    older = one_run(2_000_000)
+    del older["idle"]
+    assert not any("nothing new" in row[0] for row in report.report_table(found(older))[1])
+
+
+def test_two_revisions_are_compared_by_their_best_rounds(tmp_path: Path) -> None:
+    before = [{"wall_s": 9.0, "cpu_s": 4.0}, {"wall_s": 6.0, "cpu_s": 8.0}]
+    after = [{"wall_s": 0.5, "cpu_s": 0.5}, {"wall_s": 0.75, "cpu_s": 0.25}]
+    told = {
+        "machine": found()["machine"],
+        "revisions": ["abc", "working tree"],
+        "rounds": 2,
+        "rows": {before_after.IDLE: [before, after]},
+    }
+    _, [row] = before_after.table(told)
+    assert row == [before_after.IDLE, "6", "0.5", "12×", "4", "0.25", "16×"]
+    page = tmp_path / "page.md"
+    page.write_text((ROOT / "docs/benchmarks-pipeline.md").read_text(encoding="utf-8"), encoding="utf-8")
+    put_between(page, before_after.BEGIN, before_after.END, before_after.markdown(told))
+    assert "| 6 | 0.5 | 12× |" in page.read_text(encoding="utf-8")
+
+
+def test_a_command_runs_on_the_source_it_is_given(tmp_path: Path) -> None:
+    (tmp_path / "relaymesh").mkdir()
+    (tmp_path / "relaymesh" / "__init__.py").write_text("where = 'here'")
+    spent_by_command(["-c", "import relaymesh; assert relaymesh.where"], tmp_path / "log", source=tmp_path)
+    with pytest.raises(RuntimeError, match="where"):
+        spent_by_command(["-c", "import relaymesh; assert relaymesh.where"], tmp_path / "log")
 
 
 def test_engines_stand_beside_each_other_and_one_that_disagrees_or_is_missing_is_told() -> None:
