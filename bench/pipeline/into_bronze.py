@@ -33,10 +33,12 @@ def ingest(spark: SparkSession, journal: Path, warehouse: Path, events: int) -> 
     from relaymesh.pipeline.runs.sources import remember_sources
     from relaymesh.pipeline.runs.stages import nobody
     from relaymesh.pipeline.tables.bronze import Bronze
+    from relaymesh.pipeline.tables.content import settle_content
 
     warehouse.mkdir(parents=True)
     bronze = Bronze(warehouse)
     settings = PipelineSettings(directories=(journal,), warehouse=warehouse)
+    settle_content(warehouse, None)
     sources = remember_sources(warehouse, settings.directories)
     record = RunRecord(run_id=new_run_id(), kind="run")
     stream = Ingest(spark, bronze, sources, settings, record, nobody)
