@@ -342,9 +342,9 @@ def _first(values: list[Any]) -> Any:
 
 
 def _cell(value: Any) -> str:
-    from relaymesh.pipeline.report.shown import cell
+    from relaymesh.pipeline.shown import words_of
 
-    return cell(value)
+    return words_of(value)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from relaymesh.kernel.contract import DEFAULT_CONTRACT, OTHER, rule_for
 from relaymesh.modes import PRIVATE, Modes
+from relaymesh.pipeline.shown import duration, exact, per_second, share, size
 from relaymesh.pipeline.tables.durable import swap_file
 
 __all__ = ["INPUTS", "Proposal", "Suggestion", "propose", "write_proposal"]
@@ -94,7 +95,12 @@ def write_proposal(proposal: Proposal, directory: Path, modes: Modes = PRIVATE) 
 
 
 def _shown(value: object) -> str:
-    return json.dumps(value) if isinstance(value, dict) else f"{value}"
+    return json.dumps(value) if isinstance(value, dict) else exact(value)
+
+
+def _filled(value: float) -> str:
+    """In a formula: four digits, so that a reader who does the sum gets the same result."""
+    return exact(float(f"{value:.4g}"))
 
 
 def _from_sizing(rows: Iterable[Row]) -> Iterator[Suggestion]:
@@ -104,21 +110,22 @@ def _from_sizing(rows: Iterable[Row]) -> Iterator[Suggestion]:
             yield Suggestion(
                 mailbox=row["mailbox"], setting="workers", current=holders, proposed=needed, table="sizing",
                 reasoning=(
-                    f"W = ceil(λ_p95 / μ_p50) = ceil({row['lambda_p95']:g} / {row['mu_worker_p50']:.4g}):"
-                    f" {row['lambda_p95']:g} messages come in a busy second,"
-                    f" and the median worker does {row['mu_worker_p50']:.4g}{_queue(row)}"
+                    f"W = ceil(λ_p95 / μ_p50) ="
+                    f" ceil({_filled(row['lambda_p95'])} / {_filled(row['mu_worker_p50'])}):"
+                    f" in a busy second {per_second(row['lambda_p95'])} come,"
+                    f" and the median worker does {per_second(row['mu_worker_p50'])}{_queue(row)}"
                 ),
             )  # fmt: skip
         burst = (
-            f"(λ_peak - μ_peak) · T_burst = ({row['lambda_peak']:g} - {row['mu_peak']:g})"
-            f" · {row['burst_s']:g} s = {row['buffer_messages']} messages"
+            f"(λ_peak - μ_peak) · T_burst = ({_filled(row['lambda_peak'])} - {_filled(row['mu_peak'])})"
+            f" · {duration(row['burst_s'] * 1_000)} = {exact(row['buffer_messages'])} messages"
         )
         for setting, wanted in (("capacity", "buffer_messages"), ("capacity_bytes", "buffer_bytes")):
             if row[setting] is not None and row[wanted] > row[setting]:
-                size = f" of {row['mean_bytes']:.0f} bytes" if setting == "capacity_bytes" else ""
+                each = f" of {size(row['mean_bytes'])}" if setting == "capacity_bytes" else ""
                 yield Suggestion(
                     mailbox=row["mailbox"], setting=setting, current=row[setting], proposed=row[wanted],
-                    reasoning=f"a burst needs room for {burst}{size}", table="sizing",
+                    reasoning=f"a burst needs room for {burst}{each}", table="sizing",
                 )  # fmt: skip
 
 
@@ -128,8 +135,17 @@ def _from_splits(rows: Iterable[Row]) -> Iterator[Suggestion]:
             yield Suggestion(
                 mailbox=row["mailbox"], setting="split", current=None, proposed="several mailboxes",
                 table="split_advice",
-                reasoning=f"{row['conditions']} of 3 conditions hold: {row['reasoning']}",
+                reasoning=f"{row['conditions']} of 3 conditions hold: {_conditions(row)}",
             )  # fmt: skip
+
+
+def _conditions(row: Row) -> str:
+    p99 = row["latency_p99_ms"]
+    return (
+        f"backlog above 60 % of capacity for {duration(row['backlog_minutes'] * 60_000)} (10 min count);"
+        f" p99 {'unknown' if p99 is None else duration(p99)} (SLA {duration(row['sla_ms'])});"
+        f" {share(row['traffic_share'])} of traffic"
+    )
 
 
 def _queue(row: Row) -> str:
@@ -137,7 +153,8 @@ def _queue(row: Row) -> str:
     if row.get("queue_peak") is None:
         return ""
     return (
-        f"; up to {row['queue_peak']} were due at once, to be worked off in {row['drain_s']:g} s"
+        f"; up to {exact(row['queue_peak'])} were due at once, to be worked off in"
+        f" {duration(row['drain_s'] * 1_000)}"
         " by no more workers than that"
     )
 
@@ -155,7 +172,9 @@ def _from_contracts(rows: Iterable[Row], settings: Mapping[tuple[int, str], Row]
             setting=f"contract.{code}",
             current=None,
             proposed={"retries": rule.retries, "exit": rule.exit, "alert": rule.alert},
-            reasoning=f"{row['reasoning']} ({row['messages']} messages, {row['attempts']} attempts)",
+            reasoning=(
+                f"{row['reasoning']} ({exact(row['messages'])} messages, {exact(row['attempts'])} attempts)"
+            ),
             table="contract_violations",
         )
 

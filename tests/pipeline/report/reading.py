@@ -15,6 +15,7 @@ class Card:
     words: list[str] = field(default_factory=list)
     """What the pictures say in `<title>`."""
     headings: list[str] = field(default_factory=list)
+    """The columns, by the names that a query has for them."""
     rows: list[list[str]] = field(default_factory=list)
     code: str = ""
     text: str = ""
@@ -47,12 +48,16 @@ class Reader(HTMLParser):
         self.handlers += [name for name in given if name.startswith("on") or name == "style"]
         if tag == "article":
             self.cards.append(Card(given.get("id") or ""))
-        if tag == "svg":
+        if "chart" in (given.get("class") or "").split():
             self.cards[-1].pictures += 1
-        if tag == "tr" and self.cards:
-            self.cards[-1].rows.append([])
-        if tag == "td":
+        if tag == "td" and "figure" in self._open:  # a field of heat: its words are its title
+            self.cards[-1].words.append(given.get("title") or "")
+        elif tag == "td":
             self.cards[-1].rows[-1].append("")
+        if tag == "th" and "figure" not in self._open:
+            self.cards[-1].headings.append(given.get("title") or "")
+        if tag == "tr" and "figure" not in self._open:
+            self.cards[-1].rows.append([])
         if tag not in ("meta", "link", "br"):
             self._open.append(tag)
 
@@ -66,9 +71,7 @@ class Reader(HTMLParser):
         card.text += data
         if tag == "title":
             card.words.append(data)
-        elif tag == "th":
-            card.headings.append(data)
-        elif tag == "td":
+        elif tag == "td" and "figure" not in self._open:
             card.rows[-1][-1] += data
         elif tag == "code" and "pre" in self._open:
             card.code += data

@@ -9,21 +9,17 @@ import pytest
 
 from relaymesh.pipeline.report.page import BYTES_MAX, build_page
 from relaymesh.pipeline.report.published import Published
-from relaymesh.pipeline.report.shown import cell
+from relaymesh.pipeline.shown import cell
 from tests.pipeline.report.conftest import MADE_AT, Building
 from tests.pipeline.report.reading import Reader
 from tests.pipeline.report.warehouse import DAY, EVIL, NOON, SUMS, box, full
 
-DRAWN_ONLY_AS_TABLES = {"audit", "expectations", "quarantine"}
+DRAWN_ONLY_AS_TABLES = {"alert_rules", "audit", "expectations", "quarantine"}
 
 
 def page_of(warehouse: Path) -> str:
     with Published(warehouse) as published:
         return build_page(published, made_at=MADE_AT).html
-
-
-def shown(value: object) -> str:
-    return {True: "✓ yes", False: "✗ no"}[value] if isinstance(value, bool) else cell(value)
 
 
 def test_every_plot_stands_beside_its_table_and_the_sql_that_gives_it(
@@ -38,7 +34,8 @@ def test_every_plot_stands_beside_its_table_and_the_sql_that_gives_it(
     for name, card in page.figures.items():
         found = plain.execute(card.code)
         columns = [each[0] for each in found.description or ()]
-        rows = [[shown(value) for value in row] for row in found.fetchall()]
+        named = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+        rows = [[cell(name, value, row).text for name, value in row.items()] for row in named]
         assert rows, f"{name}: the rows made by hand have none for it"
         assert card.headings == columns, name
         assert card.rows[1:] == rows[: len(card.rows) - 1], name
@@ -50,14 +47,14 @@ def test_every_plot_stands_beside_its_table_and_the_sql_that_gives_it(
 
 def test_pictures_say_in_words_what_they_draw(warehouse: Path) -> None:
     figures = Reader(page_of(warehouse)).figures
-    assert "coder, P3: 4.5 s" in figures["latency"].words
-    assert "coder · *, predicted: 0.8 %" in figures["failure_rates"].words
-    assert "coder · *, observed: 12.5 %" in figures["failure_rates"].words
+    assert "coder, P3: 4.5 s (4,500 ms)" in figures["latency"].words
+    assert "coder · *, predicted: 0.8 % (0.008)" in figures["failure_rates"].words
+    assert "coder · *, observed: 12.5 % (0.125)" in figures["failure_rates"].words
     assert "accepted, 2026-03-01 12:00:00: 10" in figures["throughput"].words
     assert (
         "coder, 2026-03-01 12:02:00: 4" in figures["backlog"].words
     )  # a minute without a row holds what was
-    assert any("critical, at worst 1200 messages" in each for each in figures["alerts"].words)
+    assert any("critical, at worst 1,200 messages" in each for each in figures["alerts"].words)
 
 
 def test_names_and_errors_are_text_whatever_they_are(warehouse: Path) -> None:
@@ -83,9 +80,8 @@ def test_the_page_asks_for_nothing(warehouse: Path) -> None:
 def test_sums_that_agree_are_said_and_sums_that_do_not_are_a_red_banner(built: Building) -> None:
     good = built(full())
     assert good.balance.holds
-    assert (
-        "10 accepted = 6 acked + 1 pending + 2 dead (of which 1 redriven, 0 purged) + 1 dropped" in good.html
-    )
+    assert "10 accepted = 6 acked + 1 pending + 2 dead + 1 dropped." in good.html
+    assert "of these 1 redriven, 0 purged" in good.html
     lost = {**SUMS, "acked": 5, "balanced": True, "judged": True}
     bad = built({}, reconciliation=lost)
     assert not bad.balance.holds
@@ -157,7 +153,7 @@ def test_a_mesh_of_thousands_of_mailboxes_stays_within_its_size(built: Building)
     )  # fmt: skip
     assert len(page.html.encode()) <= BYTES_MAX
     figures = Reader(page.html).figures
-    assert "and 2900 more" in figures["throughput_by_mailbox"].text
+    assert "and 2,900 more" in figures["throughput_by_mailbox"].text
     assert "e" * 201 not in page.html
     assert len(figures["throughput_by_mailbox"].rows) == 101
 

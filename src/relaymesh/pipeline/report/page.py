@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,11 +16,11 @@ from markupsafe import Markup
 
 from relaymesh import __version__
 from relaymesh.modes import PRIVATE, Modes
-from relaymesh.pipeline.report.figure import Bucket, Figure
+from relaymesh.pipeline.report.figure import Bucket, Figure, Section
 from relaymesh.pipeline.report.proposal import proposal_of
 from relaymesh.pipeline.report.published import Answer, Published
 from relaymesh.pipeline.report.sections import all_sections
-from relaymesh.pipeline.report.shown import cell, count
+from relaymesh.pipeline.shown import Cell, cell, count, exact, heading, words_of
 from relaymesh.pipeline.tables.durable import swap_file
 from relaymesh.pipeline.tables.sources import known_sources
 from relaymesh.pipeline.tables.views import VIEWS, views_sql
@@ -72,12 +73,33 @@ class Balance(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
+class Table:
+    """The rows of an answer as people read them. A heading: column, words, and `n` above numbers."""
+
+    headings: list[tuple[str, str, str]]
+    rows: list[list[Cell]]
+
+    @classmethod
+    def of(cls, answer: Answer) -> Table:
+        rows = [[cell(name, value, each) for name, value in each.items()] for each in answer.records()]
+        kinds = [
+            "n" if any(row[place].kind == "n" for row in rows) else "" for place in range(len(answer.columns))
+        ]
+        headings = [(name, heading(name), kind) for name, kind in zip(answer.columns, kinds, strict=True)]
+        return cls(headings, rows)
+
+
+@dataclass(frozen=True)
 class Drawn:
     """A figure with its answer. One whose table is not published has no answer, and says so."""
 
     figure: Figure
+    place: str
+    """`wide`, `left` or `right`: the same on every page."""
     answer: Answer | None
     picture: Markup | None
+
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -96,7 +118,7 @@ def build_page(published: Published, *, made_at: datetime, sample: bool = False)
     first, last = published.span()
     bucket = Bucket.of(first, last)
     drawn = [
-        (section, [_draw(published, figure) for figure in section.figures])
+        (section, [_draw(published, *each) for each in _places(section)])
         for section in all_sections(bucket, manifest.run_id)
     ]
     style = _source("style.css")
@@ -129,20 +151,28 @@ def write_page(page: Page, path: Path, modes: Modes = PRIVATE) -> int:
     return len(data)
 
 
-def _draw(published: Published, figure: Figure) -> Drawn:
+def _places(section: Section) -> Iterator[tuple[Figure, str]]:
+    """Two figures beside each other, or a wide one alone, whatever they hold."""
+    at_left = True
+    for figure in section.figures:
+        yield figure, "wide" if figure.wide else "left" if at_left else "right"
+        at_left = True if figure.wide else not at_left
+
+
+def _draw(published: Published, figure: Figure, place: str) -> Drawn:
     if not published.has(*published.tables_in(figure.sql)):
-        return Drawn(figure, None, None)
+        return Drawn(figure, place, None, None, Table([], []))
     answer = published.ask(figure.sql, figure.rows_max)
     picture = figure.draw(figure.title, answer) if figure.draw is not None and answer.rows else None
-    return Drawn(figure, answer, picture)
+    return Drawn(figure, place, answer, picture, Table.of(answer))
 
 
 def _audit_verdict(published: Published) -> tuple[int, int] | None:
     """Rules, and those of them that are broken; None when no audit is published."""
     if not published.has("audit_summary"):
         return None
-    [row] = published.ask("SELECT count(*), count_if(NOT passed) FROM audit_summary", 1).rows
-    return row[0], row[1]
+    [(rules, broken)] = published.ask("SELECT count(*), count_if(NOT passed) FROM audit_summary", 1).rows
+    return (rules, broken) if rules else None
 
 
 def _views(published: Published) -> str:
@@ -158,12 +188,12 @@ def _environment() -> Environment:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"cell": cell, "count": count, "setting": _setting}
+    environment.filters |= {"words": words_of, "count": count, "exact": exact, "setting": _setting}
     return environment
 
 
 def _setting(value: object) -> str:
-    return json.dumps(value) if isinstance(value, dict) else str(value)
+    return json.dumps(value) if isinstance(value, dict) else exact(value)
 
 
 def _source(name: str) -> str:

@@ -1,65 +1,82 @@
-"""Bars beside each other: one or more for each label, each with its value in figures."""
+"""Bars below each other: one or more for each label, each with its value in figures."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from relaymesh.pipeline.report.charts.svg import WIDTH, element, legend, picture, shortened, text
-from relaymesh.pipeline.report.shown import Show
+from relaymesh.pipeline.report.charts.label import label
+from relaymesh.pipeline.report.charts.markup import chart, element, joined, legend, note, percent
+from relaymesh.pipeline.report.charts.scale import Scale, scale_of
+from relaymesh.pipeline.shown import Show, count, told
 
 __all__ = ["bars"]
 
-LABEL_WIDTH, VALUE_WIDTH, BAR, GAP = 190, 76, 15, 9
+LINE = 16
+BURST = 20.0
+"""Each bar has its value beside it: only a scale that leaves the others a twentieth is cut."""
+THICK = (11, 6, 6)
+"""The first series is thick, the second thin, the third thin and hollow."""
+
+Series = Mapping[str, Sequence[float | None]]
 
 
 def bars(
-    name: str,
-    labels: Sequence[str],
-    series: Mapping[str, Sequence[float | None]],
-    show: Show,
-    more: int = 0,
+    name: str, labels: Sequence[str], series: Series, show: Show, *, more: int = 0, parts: bool = False
 ) -> Markup:
     """One group for each label, and in it one bar for each series. A missing value is said as such.
 
-    `more`: how many labels there are besides.
+    `more`: how many labels there are besides. `parts`: the bars are parts of one whole, and none is cut.
     """
-    ordered = [f"{number}. {what}" for number, what in enumerate(series, start=1)]  # from above
-    names, top = legend(ordered, LABEL_WIDTH - 20, _mark) if len(series) > 1 else (Markup(""), 6.0)
-    group = BAR * len(series) + GAP
-    largest = max((value for each in series.values() for value in each if value), default=0) or 1.0
-    parts = [names]
-    for place, label in enumerate(labels):
-        y = top + group * place
-        words = shortened(label, 24)
-        middle = y + BAR * len(series) / 2 + 4
-        whole = element("title", label)
-        parts.append(
-            element("text", whole, words, x=LABEL_WIDTH - 10, y=middle, class_="label", text_anchor="end")
-        )
-        parts += [
-            _bar(number, f"{label}, {what}", values[place], largest, y + BAR * (number - 1), show)
-            for number, (what, values) in enumerate(series.items(), start=1)
-        ]
-    height = top + group * len(labels)
-    if more:
-        parts.append(text(LABEL_WIDTH, height + 12, f"and {more} more in the table", class_="tick"))
-        height += 18
-    return picture(height, name, *parts)
+    largest = [max((each[place] or 0 for each in series.values()), default=0) for place in range(len(labels))]
+    scale = scale_of(largest, show, math.inf if parts else BURST)
+    inside = [legend(list(series), _mark)] if len(series) > 1 else []
+    inside.append(
+        element("div", *(_group(each, place, series, scale, show) for place, each in enumerate(labels)),
+                class_="rows")
+    )  # fmt: skip
+    if scale.cut:
+        inside.append(note(f"Bars above {show(scale.top)} are cut. The values beside them are exact."))
+    if more > 0:
+        inside.append(note(f"and {count(more)} more in the table"))
+    return chart("bars", name, *inside)
 
 
-def _bar(number: int, words: str, value: float | None, largest: float, y: float, show: Show) -> Markup:
-    if value is None:
-        return text(LABEL_WIDTH + 4, y + 12, "not known", class_="tick")
-    length = (WIDTH - LABEL_WIDTH - VALUE_WIDTH) * max(0.0, value) / largest
-    title = element("title", f"{words}: {show(value)}")
-    kind = f"bar s{number}"
-    bar = element(
-        "rect", title, x=LABEL_WIDTH, y=y, width=max(1.0, length), height=BAR - 2, rx=2, class_=kind
-    )
-    return bar + text(LABEL_WIDTH + length + 6, y + 11, show(value), class_="value")
+def _group(words: str, place: int, series: Series, scale: Scale, show: Show) -> Markup:
+    drawn, values = [], []
+    for number, (what, column) in enumerate(series.items(), start=1):
+        value = column[place]
+        if value is None:
+            values.append(element("span", "not known", class_="unknown"))
+            continue
+        title = element("title", f"{words}, {what}: {told(show, value)}")
+        drawn.append(_bar(number, title, scale.part(value), LINE * (number - 1)))
+        if scale.is_cut(value):
+            drawn.append(_break(LINE * (number - 1)))
+        values.append(element("span", show(value)))
+    height = LINE * len(series)
+    track = element("svg", *drawn, class_="track", width="100%", height=height)
+    return label(words) + track + element("span", joined(values), class_="values")
 
 
-def _mark(number: int, x: float, y: float) -> Markup:
-    return element("rect", x=x + 11, y=y - 7, width=13, height=13, rx=2, class_=f"bar s{number}")
+def _bar(number: int, title: Markup, part: float, y: float) -> Markup:
+    thick = THICK[number - 1]
+    where = {
+        "x": 0,
+        "y": y + (LINE - thick) / 2,
+        "width": percent(max(part, 0.003) if part else 0),
+        "height": thick,
+    }
+    return element("rect", title, **where, rx=2, class_=f"bar s{number}")
+
+
+def _break(y: float) -> Markup:
+    slashes = element("path", d="M0 16 L6 0 M6 16 L12 0", class_="break")
+    return element("svg", slashes, x="88%", y=y, width=12, height=LINE)
+
+
+def _mark(number: int) -> Markup:
+    thick = THICK[number - 1]
+    return element("rect", x=2, y=(14 - thick) / 2, width=20, height=thick, rx=2, class_=f"bar s{number}")

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from relaymesh.pipeline.report.charts.svg import WIDTH, element, picture, shortened, text
-from relaymesh.pipeline.report.shown import Show
+from relaymesh.pipeline.report.charts.label import label
+from relaymesh.pipeline.report.charts.markup import chart, element, joined
+from relaymesh.pipeline.shown import Show, told
 
 __all__ = ["heat"]
 
-LABEL_WIDTH, ROW, HEAD = 150, 30, 28
+STRENGTHS = 8
+"""Classes of the style, `h0` to `h7`."""
 
 
 def heat(
@@ -21,27 +23,43 @@ def heat(
     across: Sequence[str],
     values: Mapping[tuple[str, str], float],
     show: Show,
+    measure: str,
 ) -> Markup:
-    """A field for each of `down` and `across`; one without a value stays empty."""
-    width = (WIDTH - LABEL_WIDTH) / max(1, len(across))
-    largest = max(values.values(), default=0)
-    parts = [
-        text(LABEL_WIDTH + width * (place + 0.5), 18, label, anchor="middle", class_="tick")
-        for place, label in enumerate(across)
+    """A field for each of `down` and `across`; one without a value says so by a dash. `measure`: of what."""
+    found = [values[row, column] for row in down for column in across if (row, column) in values]
+    least, most = min(found, default=0.0), max(found, default=0.0)
+    head = element("tr", element("th"), *(element("th", each, scope="col") for each in across))
+    rows = [
+        element(
+            "tr",
+            label(row, name="th"),
+            *(_field(row, column, values.get((row, column)), least, most, show) for column in across),
+        )
+        for row in down
     ]
-    for row, label in enumerate(down):
-        y = HEAD + ROW * row
-        parts.append(text(LABEL_WIDTH - 10, y + 19, shortened(label, 21), anchor="end"))
-        for place, other in enumerate(across):
-            value = values.get((label, other))
-            if value is None:
-                continue
-            strength = math.log1p(max(0.0, value)) / math.log1p(largest) if largest > 0 else 0.0
-            x = LABEL_WIDTH + width * place
-            title = element("title", f"{label}, {other}: {show(value)}")
-            parts.append(
-                element("rect", title, x=x + 1, y=y + 1, width=width - 2, height=ROW - 2, rx=3, class_="heat",
-                        fill_opacity=round(0.08 + 0.62 * strength, 2))
-            )  # fmt: skip
-            parts.append(text(x + width / 2, y + 19, show(value), anchor="middle", class_="inside"))
-    return picture(HEAD + ROW * len(down) + 4, name, *parts)
+    table = element("table", head, *rows)
+    return chart("heat", name, element("div", table, class_="wide"), _legend(least, most, show, measure))
+
+
+def _field(row: str, column: str, value: float | None, least: float, most: float, show: Show) -> Markup:
+    if value is None:
+        return element("td", "·", class_="none", title=f"{row}, {column}: none")
+    kind = f"h{_strength(value, least, most)}"
+    return element("td", show(value), class_=kind, title=f"{row}, {column}: {told(show, value)}")
+
+
+def _strength(value: float, least: float, most: float) -> int:
+    """By the logarithm: what takes ten times as long is so many steps stronger."""
+    low, high = math.log1p(max(0.0, least)), math.log1p(max(0.0, most))
+    part = (math.log1p(max(0.0, value)) - low) / (high - low) if high > low else 0.0
+    return min(STRENGTHS - 1, int(part * STRENGTHS))
+
+
+def _legend(least: float, most: float, show: Show, measure: str) -> Markup:
+    if most <= least:
+        return element("p", f"{measure}: {show(most)} in every field.", class_="scale")
+    steps = joined(element("i", class_=f"swatch h{number}") for number in range(STRENGTHS))
+    return element(
+        "p", f"{measure}: ", element("b", show(least)), element("span", steps, class_="swatches"),
+        element("b", show(most)), ". Each step of colour multiplies it by the same factor.", class_="scale",
+    )  # fmt: skip

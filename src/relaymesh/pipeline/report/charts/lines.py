@@ -7,64 +7,101 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from relaymesh.pipeline.report.charts.scale import time_text, time_ticks, value_ticks
-from relaymesh.pipeline.report.charts.svg import WIDTH, element, joined, legend, picture, text
-from relaymesh.pipeline.report.shown import Show, cell
+from relaymesh.pipeline.report.charts.frame import BOTTOM, HEAD, framed, height_of
+from relaymesh.pipeline.report.charts.label import shortened
+from relaymesh.pipeline.report.charts.markup import chart, element, joined, legend, note, percent, text
+from relaymesh.pipeline.report.charts.scale import Scale, time_text, time_ticks, wide_scale_of
+from relaymesh.pipeline.shown import Show, count, told, words_of
 
 __all__ = ["lines"]
 
-PLOT, BOTTOM, LEFT, RIGHT = 190, 28, 48, 18
 MARKED_POINTS_MAX = 150
 """Beyond this a line has no dots: they would be one band."""
+ACROSS = 1_000
+"""Of the path's own units; the page stretches it."""
 
 Series = Mapping[str, Sequence[float | None]]
 
 
 def lines(name: str, moments: Sequence[datetime], series: Series, show: Show) -> Markup:
     """One line for each series over the same moments; a missing value is a gap."""
-    names, top = legend(list(series), LEFT, _mark)
-    bottom = top + PLOT
     first, last = moments[0], moments[-1]
-    span = (last - first).total_seconds() or 1.0
-    ticks = value_ticks(max((value for each in series.values() for value in each if value), default=0))
-
-    def x(moment: datetime) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (moment - first).total_seconds() / span
-
-    def y(value: float) -> float:
-        return bottom - PLOT * value / ticks[-1]
-
-    grid = [
-        element("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y(tick), y2=y(tick), class_="grid")
-        + text(LEFT - 8, y(tick) + 4, show(tick), anchor="end", class_="tick")
-        for tick in ticks
-    ]
-    below = [
-        element("line", x1=x(tick), x2=x(tick), y1=bottom, y2=bottom + 5, class_="axis")
-        + text(x(tick), bottom + 20, time_text(tick), anchor="middle", class_="tick")
-        for tick in time_ticks(first, last, wanted=6)
-    ]
+    span = (last - first).total_seconds()
+    places = [(at - first).total_seconds() / span if span else 0.5 for at in moments]
+    largest = [max((each[n] or 0 for each in series.values()), default=0) for n in range(len(moments))]
+    scale = wide_scale_of(largest, show)
+    ticks = time_ticks(first, last, wanted=4) if span else [first]
+    below = [((tick - first).total_seconds() / span if span else 0.5, time_text(tick)) for tick in ticks]
     drawn = [
-        _line(number, label, [(x(at), y(value), at, value) for at, value in points], show)
+        _line(number, values, places, scale) + _dots(number, label, values, places, moments, scale, show)
         for number, (label, values) in enumerate(series.items(), start=1)
-        if (points := [(at, v) for at, v in zip(moments, values, strict=True) if v is not None])
     ]
-    return picture(bottom + BOTTOM, name, *grid, *below, *drawn, names)
+    parts = [legend([shortened(each) for each in series], _mark)] if len(series) > 1 else []
+    if scale.logarithmic:
+        parts.append(note("The scale is logarithmic: from tick to tick, values grow by the same factor."))
+    if not scale.cut:
+        return chart("lines", name, *parts, framed(scale, show, below, *drawn))
+    value, place, label = max(
+        (value or 0, place, label)
+        for label, values in series.items()
+        for place, value in enumerate(values)
+    )  # fmt: skip
+    peak = _peak(places[place], f"▲ {show(value)}")
+    higher = sum(any(scale.is_cut(each[n]) for each in series.values()) for n in range(len(moments)))
+    words = (
+        f"The scale ends at {show(scale.top)}, so that one burst does not flatten the rest. Higher:"
+        f" {count(higher)} of {count(len(moments))} moments, the highest {show(value)}"
+        f" ({shortened(label)}, {moments[place]:%d %b %H:%M})."
+    )
+    return chart("lines", name, *parts, framed(scale, show, below, *drawn, peak), note(words))
 
 
-def _line(number: int, label: str, points: list[tuple[float, float, datetime, float]], show: Show) -> Markup:
-    path = " ".join(f"{'M' if i == 0 else 'L'}{x:.1f} {y:.1f}" for i, (x, y, _, _) in enumerate(points))
-    largest = max(value for *_, value in points)
-    whole = element("title", f"{label}: at most {show(largest)}")
-    dots = [
-        element("circle", element("title", f"{label}, {cell(at)}: {show(value)}"), cx=x, cy=y, r=3.0,
-                class_=f"dot s{number}")
-        for x, y, at, value in points
-    ]  # fmt: skip
-    shown = dots if len(points) <= MARKED_POINTS_MAX else []
-    return element("path", whole, d=path, class_=f"line s{number}") + joined(shown)
+def _line(number: int, values: Sequence[float | None], places: Sequence[float], scale: Scale) -> Markup:
+    path, begun = [], False
+    for place, value in zip(places, values, strict=True):
+        if value is not None:
+            path.append(f"{'L' if begun else 'M'}{place * ACROSS:.1f} {height_of(scale, value):.1f}")
+        begun = value is not None
+    inside = element("path", d=" ".join(path), class_=f"line s{number}")
+    return element("svg", inside, viewBox=f"0 0 {ACROSS} {BOTTOM}", preserveAspectRatio="none", width="100%",
+                   height=BOTTOM)  # fmt: skip
 
 
-def _mark(number: int, x: float, y: float) -> Markup:
+def _dots(
+    number: int,
+    label: str,
+    values: Sequence[float | None],
+    places: Sequence[float],
+    moments: Sequence[datetime],
+    scale: Scale,
+    show: Show,
+) -> Markup:
+    """Seen under the pointer only, with their words; a line of one point is seen always."""
+    points = [each for each in zip(places, values, moments, strict=True) if each[1] is not None]
+    if len(points) > MARKED_POINTS_MAX:
+        return Markup("")
+    kind = f"dot s{number}" + (" alone" if len(points) == 1 else "")
+    return joined(
+        element("circle", element("title", f"{label}, {words_of(at)}: {told(show, value)}"),
+                cx=percent(place), cy=height_of(scale, value), r=4, class_=kind)
+        for place, value, at in points
+        if value is not None
+    )  # fmt: skip
+
+
+def _peak(at: float, words: str) -> Markup:
+    """The value of the burst, in the head, beside its line."""
+    right = at < 0.6
+    return text(
+        percent(at),
+        HEAD - 12,
+        words,
+        class_="peak",
+        anchor="start" if right else "end",
+        dx=6 if right else -6,
+    )
+
+
+def _mark(number: int) -> Markup:
     """A piece of the line: dashes tell them apart where colours do not."""
-    return element("line", x1=x, x2=x + 24, y1=y, y2=y, class_=f"line s{number}")
+    return element("line", x1=0, x2=24, y1=7, y2=7, class_=f"line s{number}")

@@ -7,13 +7,15 @@ from datetime import datetime
 
 from markupsafe import Markup
 
+from relaymesh.pipeline.report.charts.frame import anchor_at
+from relaymesh.pipeline.report.charts.label import label
+from relaymesh.pipeline.report.charts.markup import chart, element, note, percent, text
 from relaymesh.pipeline.report.charts.scale import time_text, time_ticks
-from relaymesh.pipeline.report.charts.svg import WIDTH, element, picture, shortened, text
-from relaymesh.pipeline.report.shown import cell
+from relaymesh.pipeline.shown import count, words_of
 
 __all__ = ["spans"]
 
-LABEL_WIDTH, ROW, BOTTOM, RIGHT = 190, 26, 26, 14
+ROW, ROWS_MAX = 18, 30
 
 Span = tuple[str, datetime, datetime, str, str]
 """Row, begin, end, class (1 to 6, as a series), words."""
@@ -21,26 +23,23 @@ Span = tuple[str, datetime, datetime, str, str]
 
 def spans(name: str, drawn: Sequence[Span], first: datetime, last: datetime) -> Markup:
     """From `first` to `last`; a short span is drawn wide enough to be seen."""
-    rows = list(dict.fromkeys(label for label, *_ in drawn))
-    height = ROW * len(rows) + BOTTOM
     length = (last - first).total_seconds() or 1.0
-
-    def x(moment: datetime) -> float:
-        return LABEL_WIDTH + (WIDTH - LABEL_WIDTH - RIGHT) * (moment - first).total_seconds() / length
-
-    parts = []
-    for place, label in enumerate(rows):
-        y = ROW * place
-        parts.append(text(LABEL_WIDTH - 10, y + 17, shortened(label, 26), anchor="end"))
-        parts.append(element("line", x1=LABEL_WIDTH, x2=WIDTH - RIGHT, y1=y + 13, y2=y + 13, class_="grid"))
-    for label, begin, end, kind, words in drawn:
-        title = element("title", f"{label}: {words}, {cell(begin)} to {cell(end)}")
-        parts.append(
-            element("rect", title, x=x(begin), y=ROW * rows.index(label) + 4, height=ROW - 8, rx=2,
-                    width=max(3.0, x(end) - x(begin)), class_=f"bar s{kind}")
+    rows: dict[str, list[Markup]] = {}
+    for words, begin, end, kind, told in drawn:
+        title = element("title", f"{words}: {told}, {words_of(begin)} to {words_of(end)}")
+        left, wide = (begin - first).total_seconds() / length, (end - begin).total_seconds() / length
+        rows.setdefault(words, []).append(
+            element("rect", title, x=percent(left), y=3, width=percent(max(0.002, wide)), height=ROW - 6,
+                    class_=f"span s{kind}")
         )  # fmt: skip
-    ticks = [
-        text(x(tick), height - 6, time_text(tick), anchor="middle", class_="tick")
-        for tick in time_ticks(first, last, wanted=4)
+    ticks = [((tick - first).total_seconds() / length, tick) for tick in time_ticks(first, last, wanted=4)]
+    lines = [element("line", x1=percent(at), x2=percent(at), y1=0, y2=ROW, class_="grid") for at, _ in ticks]
+    shown = list(rows.items())[:ROWS_MAX]
+    parts = [
+        label(words) + element("svg", *lines, *marks, class_="track", width="100%", height=ROW)
+        for words, marks in shown
     ]
-    return picture(height, name, *parts, *ticks)
+    below = [text(percent(at), 13, time_text(tick), anchor=anchor_at(at)) for at, tick in ticks]
+    axis = element("span", class_="label") + element("svg", *below, class_="track", width="100%", height=18)
+    more = [note(f"and {count(len(rows) - ROWS_MAX)} more in the table")] if len(rows) > ROWS_MAX else []
+    return chart("spans", name, element("div", *parts, axis, class_="rows"), *more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relaymesh.pipeline.report.figure import Figure, Section, drawn_bars
 from relaymesh.pipeline.report.sections.receiver import RECEIVER
-from relaymesh.pipeline.report.shown import count
+from relaymesh.pipeline.shown import count
 
 __all__ = ["advice_sections"]
 
@@ -26,8 +26,7 @@ SPLITS = Figure(
     says="Two of three conditions: a long backlog, a p99 above twice what is asked, over 40 % of"
     " the traffic.",
     sql=f"""\
-SELECT {RECEIVER} AS receiver, split, conditions, backlog_minutes, latency_p99_ms, sla_ms, traffic_share,
-       reasoning
+SELECT {RECEIVER} AS receiver, split, conditions, backlog_minutes, latency_p99_ms, sla_ms, traffic_share
 FROM split_advice
 ORDER BY conditions DESC, traffic_share DESC, receiver""",
     draw=drawn_bars(("receiver",), {"conditions that hold, of 3": "conditions"}, count),

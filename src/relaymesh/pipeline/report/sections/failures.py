@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from markupsafe import Markup
 
 from relaymesh.pipeline.report.charts.spans import Span, spans
-from relaymesh.pipeline.report.figure import Bucket, Figure, Section, drawn_bars, short
+from relaymesh.pipeline.report.figure import (
+    DAYS_MAX,
+    Bucket,
+    Figure,
+    Section,
+    drawn_bars,
+    drawn_days,
+    newest_days,
+    short,
+)
 from relaymesh.pipeline.report.published import Answer
 from relaymesh.pipeline.report.sections.receiver import RECEIVER
-from relaymesh.pipeline.report.shown import count, share
+from relaymesh.pipeline.shown import cell, count, share
 
 __all__ = ["failure_sections"]
 
@@ -45,6 +56,7 @@ ORDER BY (code = '*') DESC, failures DESC, receiver, code""",
         ("receiver", "code"), {"predicted": "p_drop_predicted", "observed": "p_drop_observed"}, share
     ),
     empty="No attempt failed.",
+    wide=True,
 )
 
 DEAD = Figure(
@@ -68,12 +80,12 @@ DEAD_DAYS = Figure(
     name="dead_letters_by_day",
     title="By day",
     says="Letters that died on each day, and those of them that nobody has dealt with.",
-    sql="""\
+    sql=newest_days("""\
 SELECT day, sum(letters)::BIGINT AS letters, sum(pending)::BIGINT AS pending, sum(alerts)::BIGINT AS alerts
 FROM dead_letters_daily
-GROUP BY day
-ORDER BY day DESC""",
-    draw=drawn_bars(("day",), {"letters": "letters", "pending": "pending"}, count),
+GROUP BY day"""),
+    draw=drawn_days({"letters": "letters", "pending": "pending"}, count),
+    rows_max=DAYS_MAX,
     empty="No message died.",
 )
 
@@ -83,7 +95,7 @@ def _episodes(title: str, answer: Answer) -> Markup:
     for each in answer.records():
         if isinstance(each["started_at"], datetime):
             sign, kind = ("✖", "2") if each["severity"] == "critical" else ("▲", "4")
-            words = f"{each['severity']}, at worst {each['peak']:g} {each['unit']}"
+            words = f"{each['severity']}, at worst {_worst(each)}"
             where = "" if each["mailbox"] is None else short(each["mailbox"])
             label = f"{sign} {each['rule']} {where}".rstrip()
             drawn.append((label, each["started_at"], each["ended_at"], kind, words))
@@ -91,6 +103,12 @@ def _episodes(title: str, answer: Answer) -> Markup:
         return Markup("")
     first, last = min(each[1] for each in drawn), max(each[2] for each in drawn)
     return spans(title, drawn, first, last)
+
+
+def _worst(alert: Mapping[str, Any]) -> str:
+    """Times and shares have their unit with them; of anything else it follows."""
+    peak, unit = cell("peak", alert["peak"], alert).text, alert["unit"]
+    return peak if unit in ("ms", "share") else f"{peak} {unit}"
 
 
 def _alerts(bucket: Bucket) -> Figure:
@@ -109,13 +127,14 @@ ORDER BY (severity = 'critical') DESC, rule, mailbox, moment""",
         draw=_episodes,
         empty="No rule fired.",
         rows_max=600,
+        wide=True,
     )
 
 
 RULES = Figure(
     name="alert_rules",
     title="The rules",
-    says="Those that never held have no row. One that the journal cannot answer says so in the table.",
+    says="How often each one held, and its worst value. A rule that never held has no row.",
     sql="""\
 SELECT rule, severity, count(*) FILTER (evaluable) AS episodes, max(peak) AS peak,
        any_value(threshold) AS threshold, any_value(unit) AS unit, bool_and(evaluable) AS evaluable,
@@ -123,8 +142,8 @@ SELECT rule, severity, count(*) FILTER (evaluable) AS episodes, max(peak) AS pea
 FROM alert_history
 GROUP BY rule, severity
 ORDER BY episodes DESC, rule""",
-    draw=drawn_bars(("rule",), {"episodes": "episodes"}, count),
     empty="No rule fired.",
+    wide=True,
 )
 
 CONTRACTS = Figure(

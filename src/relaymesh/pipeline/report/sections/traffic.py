@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from relaymesh.pipeline.report.figure import Bucket, Figure, Section, drawn_bars, drawn_heat, drawn_lines
+from relaymesh.pipeline.report.figure import (
+    DAYS_MAX,
+    Bucket,
+    Figure,
+    Section,
+    drawn_bars,
+    drawn_days,
+    drawn_heat,
+    drawn_lines,
+    newest_days,
+)
 from relaymesh.pipeline.report.sections.receiver import RECEIVER
-from relaymesh.pipeline.report.shown import count, milliseconds, share
+from relaymesh.pipeline.shown import count, duration, share
 
 __all__ = ["traffic_sections"]
 
@@ -18,7 +28,7 @@ SELECT final_state AS state, count(*) AS messages
 FROM messages
 GROUP BY final_state
 ORDER BY messages DESC, state""",
-    draw=drawn_bars(("state",), {"messages": "messages"}, count),
+    draw=drawn_bars(("state",), {"messages": "messages"}, count, parts=True),
 )
 
 BY_MAILBOX = Figure(
@@ -47,7 +57,7 @@ SELECT {RECEIVER} AS receiver, 'P' || priority AS priority, sum(acked)::BIGINT A
 FROM latency
 GROUP BY ALL
 ORDER BY receiver, priority""",
-    draw=drawn_heat("receiver", "priority", "latency_p95_ms", milliseconds),
+    draw=drawn_heat("receiver", "priority", "latency_p95_ms", duration, "p95 from due to acked"),
     rows_max=200,
 )
 
@@ -55,15 +65,15 @@ LATENCY_DAYS = Figure(
     name="latency_by_day",
     title="Day by day",
     says="The mailbox and priority that was slowest on each day.",
-    sql=f"""\
+    sql=newest_days(f"""\
 SELECT day, arg_max({RECEIVER} || ', priority ' || priority, latency_p95_ms) AS slowest,
        max(latency_p95_ms) AS latency_p95_ms, max(latency_p99_ms) AS latency_p99_ms,
        max(wait_p95_ms) AS wait_p95_ms
 FROM latency
 WHERE acked > 0
-GROUP BY day
-ORDER BY day""",
-    draw=drawn_bars(("day",), {"p95": "latency_p95_ms", "wait p95": "wait_p95_ms"}, milliseconds),
+GROUP BY day"""),
+    draw=drawn_days({"p95": "latency_p95_ms", "wait p95": "wait_p95_ms"}, duration),
+    rows_max=DAYS_MAX,
 )
 
 USED = Figure(
@@ -110,6 +120,7 @@ FROM steps LEFT JOIN counted USING (moment)
 ORDER BY moment""",
         draw=drawn_lines({name: name for name in ("accepted", "acked", "retried", "dead")}, count),
         rows_max=200,
+        wide=True,
     )
 
 

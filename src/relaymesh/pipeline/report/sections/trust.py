@@ -14,6 +14,7 @@ AUDIT = Figure(
 SELECT rule, passed, violations, checked, promise
 FROM audit_summary
 ORDER BY violations DESC, rule""",
+    wide=True,
 )
 
 QUARANTINE = Figure(
@@ -26,6 +27,7 @@ FROM quarantine
 GROUP BY reason
 ORDER BY frames DESC, reason""",
     empty="Every frame of the journal could be read.",
+    wide=True,
 )
 
 
@@ -41,6 +43,7 @@ FROM pipeline_metrics
 WHERE run_id = '{quoted}' AND NOT passed
 ORDER BY severity, table_name, metric""",
         empty="All were met.",
+        wide=True,
     )
     return (
         Section(name="audit", title="Audit", figures=(AUDIT,)),

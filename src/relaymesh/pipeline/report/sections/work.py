@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from relaymesh.pipeline.report.figure import Figure, Section, drawn_bars
+from relaymesh.pipeline.report.figure import DAYS_MAX, Figure, Section, drawn_bars, drawn_days, newest_days
 from relaymesh.pipeline.report.sections.receiver import RECEIVER
-from relaymesh.pipeline.report.shown import count, dollars, milliseconds, share
+from relaymesh.pipeline.shown import count, dollars, duration, share
 
 __all__ = ["work_sections"]
 
@@ -54,8 +54,9 @@ FROM message_traces
 WHERE duration_ms IS NOT NULL
 ORDER BY duration_ms DESC, trace_id
 LIMIT 50""",
-    draw=drawn_bars(("trace_id",), {"duration": "duration_ms"}, milliseconds),
+    draw=drawn_bars(("trace_id",), {"duration": "duration_ms"}, duration),
     rows_max=50,
+    wide=True,
 )
 
 COST_OUTCOMES = Figure(
@@ -77,13 +78,13 @@ COST_DAYS = Figure(
     name="cost_by_day",
     title="Cost by day",
     says="All agents together.",
-    sql="""\
+    sql=newest_days("""\
 SELECT day, sum(cost_usd) AS cost_usd, sum(input_tokens)::BIGINT AS input_tokens,
        sum(output_tokens)::BIGINT AS output_tokens
 FROM cost
-GROUP BY day
-ORDER BY day DESC""",
-    draw=drawn_bars(("day",), {"cost": "cost_usd"}, dollars),
+GROUP BY day"""),
+    draw=drawn_days({"cost": "cost_usd"}, dollars),
+    rows_max=DAYS_MAX,
     empty="No message says what it used (extra.usage).",
 )
 
