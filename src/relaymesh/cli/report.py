@@ -35,7 +35,6 @@ NEWEST = "newest-report"
 """A file of the warehouse that says where the newest report is."""
 
 Shared = Annotated[bool, typer.Option("--shared", help="Let every user of the machine read what is written.")]
-SAMPLE_START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 @app.command("build")
@@ -181,13 +180,14 @@ def _directories(call: Call, given: list[Path] | None, *, sample: bool) -> Itera
 
 
 def _make_sample(directory: Path, days: int, seed: int) -> None:
-    from relaymesh.pipeline.report.sample import sample_days
+    from relaymesh.pipeline.report.sample import sample_days, sample_start
     from relaymesh.testing import ManualClock, ManualMesh
 
+    start = sample_start(days, datetime.now(UTC))
     with (
         quiet("relaymesh.delivery"),
         quiet("relaymesh.alert"),
-        ManualMesh(directory, durability="batched", clock=ManualClock(SAMPLE_START), seed=seed) as mesh,
+        ManualMesh(directory, durability="batched", clock=ManualClock(start), seed=seed) as mesh,
     ):
         sample_days(mesh, mesh.advance, days=days, seed=seed)
 

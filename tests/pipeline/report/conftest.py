@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,28 @@ import pytest
 from tests.cli.running import Ran
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from relaymesh.pipeline.report.page import Page
 
 Building = Callable[..., "Page"]
 Running = Callable[..., Ran]
 MADE_AT = datetime(2026, 3, 2, tzinfo=UTC)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no Chromium here")
+    with api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=chromium, headless=True, args=FLAGS, timeout=120_000
+        )
+        yield launched
+        launched.close()
 
 
 @pytest.fixture

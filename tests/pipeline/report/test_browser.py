@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +9,7 @@ import pytest
 
 from relaymesh.pipeline.report.page import build_page, write_page
 from relaymesh.pipeline.report.published import Published
+from tests.pipeline.report.browsing import SLOW_MS, WIDTHS, faults, opened
 from tests.pipeline.report.conftest import MADE_AT
 from tests.pipeline.report.hostile import BIG, hostile, single_day
 from tests.pipeline.report.warehouse import SUMS, full, publish
@@ -18,10 +17,6 @@ from tests.pipeline.report.warehouse import SUMS, full, publish
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-SLOW_MS = 120_000
-LAYOUT = (Path(__file__).parent / "layout.js").read_text(encoding="utf-8")
-WIDTHS = [1440, 500]
 DATA = {
     "everything": full,
     "hostile": hostile,
@@ -29,20 +24,6 @@ DATA = {
     "nothing": dict,
 }
 HUGE = dict.fromkeys(SUMS, BIG) | {"accepted": 4 * BIG, "balanced": True, "judged": True}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no Chromium here")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=chromium, headless=True, args=FLAGS, timeout=SLOW_MS
-        )
-        yield launched
-        launched.close()
 
 
 @pytest.mark.slow
@@ -85,9 +66,9 @@ def test_nothing_is_clipped_nothing_overlaps_and_the_page_does_not_scroll_sidewa
 ) -> None:
     warehouse = publish(tmp_path / "tables", DATA[data](), reconciliation=HUGE)
     page = shown(browser, warehouse, tmp_path / "report.html", width)
-    assert page.evaluate(LAYOUT) == []
+    assert faults(page) == []
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
-    assert page.evaluate(LAYOUT) == [], "with every table and every query open"
+    assert faults(page) == [], "with every table and every query open"
     page.close()
 
 
@@ -108,10 +89,7 @@ def test_every_card_keeps_its_place_whatever_it_holds(browser: Browser, tmp_path
 def shown(browser: Browser, warehouse: Path, file: Path, width: int) -> Page:
     with Published(warehouse) as published:
         write_page(build_page(published, made_at=MADE_AT, sample=True), file)
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    page.set_default_timeout(SLOW_MS)
-    page.goto(file.as_uri())
-    return page
+    return opened(browser, file, width)
 
 
 FAULTS = {
@@ -134,5 +112,5 @@ def test_the_check_of_the_layout_finds_what_it_is_for(
 ) -> None:
     page = shown(browser, warehouse, tmp_path / "report.html", 1440)
     page.evaluate(FAULTS[fault])
-    assert [each for each in page.evaluate(LAYOUT) if each.startswith(fault)]
+    assert [each for each in faults(page) if each.startswith(fault)]
     page.close()

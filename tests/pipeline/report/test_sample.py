@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from relaymesh.pipeline.report.sample import sample_days
-from relaymesh.testing import ManualMesh
+from relaymesh.pipeline.report.sample import sample_days, sample_start
+from relaymesh.testing import ManualClock, ManualMesh
 
 
 def lived(seed: int) -> tuple[dict[str, Any], list[tuple[str, str]]]:
@@ -38,3 +39,14 @@ def test_a_day_has_something_of_everything() -> None:
     assert boxes["default/order.*:billing"]["acked"] > boxes["default/order.paid:ledger"]["acked"] > 0
     assert boxes["default/scraper"]["retried"] > 0  # a lease ran out
     assert ("default/importer", "invalid") in letters
+
+
+@pytest.mark.parametrize("days", [1, 3])
+@pytest.mark.parametrize("time", ["00:00", "00:39", "01:30", "23:59"])
+def test_a_sample_ends_by_now_and_less_than_a_day_ago(days: int, time: str) -> None:
+    now = datetime.fromisoformat(f"2026-03-05T{time}:00+00:00")
+    clock = ManualClock(sample_start(days, now))
+    with ManualMesh(clock=clock) as mesh:
+        sample_days(mesh, mesh.advance, days=days, burst=100)
+    ended = datetime.fromtimestamp(clock.wall_ms() / 1_000, UTC)
+    assert timedelta(0) <= now - ended < timedelta(days=1)

@@ -11,16 +11,22 @@ from relaymesh.cli.failure import Exit
 from relaymesh.cli.main import main
 from relaymesh.pipeline.tables.store import TableStore
 from tests.cli.running import Ran
+from tests.pipeline.report.browsing import WIDTHS, faults, opened
 from tests.pipeline.report.reading import Reader
 from tests.pipeline.runs.test_cli import Shared
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
 
 
 @pytest.mark.slow
 def test_a_sample_becomes_a_full_report_and_a_second_build_finds_nothing_new(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     from relaymesh.pipeline import spark as session
     from relaymesh.pipeline.catalog import TABLES
@@ -42,7 +48,8 @@ def test_a_sample_becomes_a_full_report_and_a_second_build_finds_nothing_new(
     html = out.read_text(encoding="utf-8")
     figures = Reader(html).figures
     no_rows = {name for name, card in figures.items() if len(card.rows) < 2}
-    assert no_rows <= {"quarantine", "expectations"}
+    assert no_rows == {"quarantine", "expectations"}, "a sample passes its own checks"
+    assert "✓ It adds up." in html
     assert "✓ passed" in html
     assert "★ Sample." in html
     assert "bump-dependencies" not in html  # content of messages is in no report
@@ -50,3 +57,9 @@ def test_a_sample_becomes_a_full_report_and_a_second_build_finds_nothing_new(
     again = build()
     assert again.code == Exit.OK, again.err
     assert (again.row["pipeline_ran"], again.row["run_id"]) == (False, first.row["run_id"])
+
+    browser: Browser = request.getfixturevalue("browser")  # here: what is above needs none
+    for width in WIDTHS:
+        page = opened(browser, out, width)
+        assert faults(page) == []
+        page.close()

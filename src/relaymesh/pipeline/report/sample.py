@@ -4,7 +4,7 @@ A planner hands work to a coder, who hands it to a tester; orders are published 
 About one attempt in ten fails, 70 % of these with timeouts, 20 % with invalid input, 10 % with rate limits.
 One morning the model is out, one afternoon a batch comes at once, an importer retries what no retry can cure,
 a scraper falls silent, and every evening somebody looks at the dead letters. The same seed gives the same
-days.
+days; they end with the last midnight, so that a report on them is not a stale one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from relaymesh.kernel.contract import INVALID, RATE_LIMITED, TIMEOUT, Rule
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.mesh import Mesh
 
-__all__ = ["sample_days"]
+__all__ = ["sample_days", "sample_start"]
 
 DAY_S = 86_400
 TICK_S = 900
@@ -35,6 +36,13 @@ ERRORS = {
     INVALID: "field 'branch' is missing",
     RATE_LIMITED: "429 from the model, try again later",
 }
+
+
+def sample_start(days: int, now: datetime) -> datetime:
+    """The moment at which so many days have to begin: a midnight, or earlier where it is too close to now."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    overtime = timedelta(minutes=30 + 10 * days)  # a burst holds everything up, and handlers take their time
+    return midnight - timedelta(days=days) - (overtime if now - midnight < overtime else timedelta(0))
 
 
 def sample_days(
