@@ -14,7 +14,7 @@
   const scrolls = element => ["auto", "scroll"].includes(getComputedStyle(element).overflowX);
   for (const element of document.querySelectorAll("body *")) {
     if (element instanceof SVGElement || !seen(element) || scrolls(element)) continue;
-    if (getComputedStyle(element).display === "inline" || element.classList.contains("skip")) continue;
+    if (getComputedStyle(element).display === "inline" || element.matches(".skip, .spoken")) continue;
     if (element.scrollWidth > element.clientWidth + slack && !element.querySelector("svg")) {
       wrong.push(`clipped in ${where(element)}: ${element.tagName} "${words(element)}"`);
     }

@@ -124,6 +124,14 @@ def test_a_broken_rule_of_the_audit_is_said_at_the_top(built: Building) -> None:
     assert "✗ 1 broken" in built({"audit_summary": [rule]}).html
 
 
+def test_what_waits_for_a_decision_stands_beside_the_name_of_its_section(built: Building) -> None:
+    html = built(full()).html
+    assert 'title="1 dead letters wait for a decision"' in html
+    assert 'title="1 times a critical rule held"' in html
+    assert "settings to think about" in html
+    assert "rules are broken" not in html
+
+
 def test_a_mesh_where_nothing_happened_has_a_page(built: Building) -> None:
     page = built({})
     figures = Reader(page.html).figures

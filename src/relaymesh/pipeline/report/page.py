@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -16,11 +16,12 @@ from markupsafe import Markup
 
 from relaymesh import __version__
 from relaymesh.modes import PRIVATE, Modes
+from relaymesh.pipeline.report.attention import attention_of
 from relaymesh.pipeline.report.figure import Bucket, Figure, Section
 from relaymesh.pipeline.report.proposal import proposal_of
 from relaymesh.pipeline.report.published import Answer, Published
 from relaymesh.pipeline.report.sections import all_sections
-from relaymesh.pipeline.shown import Cell, cell, count, exact, heading, words_of
+from relaymesh.pipeline.shown import Cell, cell, count, exact, heading
 from relaymesh.pipeline.tables.durable import swap_file
 from relaymesh.pipeline.tables.sources import known_sources
 from relaymesh.pipeline.tables.views import VIEWS, views_sql
@@ -83,7 +84,12 @@ class Table:
     def of(cls, answer: Answer) -> Table:
         rows = [[cell(name, value, each) for name, value in each.items()] for each in answer.records()]
         kinds = [
-            "n" if any(row[place].kind == "n" for row in rows) else "" for place in range(len(answer.columns))
+            "n" if any(each.kind == "n" for each in column) else "" for column in zip(*rows, strict=True)
+        ]
+        kinds = kinds or [""] * len(answer.columns)
+        rows = [
+            [each if each.kind else replace(each, kind=kind) for each, kind in zip(row, kinds, strict=True)]
+            for row in rows
         ]
         headings = [(name, heading(name), kind) for name, kind in zip(answer.columns, kinds, strict=True)]
         return cls(headings, rows)
@@ -121,6 +127,7 @@ def build_page(published: Published, *, made_at: datetime, sample: bool = False)
         (section, [_draw(published, *each) for each in _places(section)])
         for section in all_sections(bucket, manifest.run_id)
     ]
+    suggestions = proposal_of(published, made_at).suggestions
     style = _source("style.css")
     balance = msgspec.convert(manifest.reconciliation, Balance)
     html = _environment().get_template("page.html").render(
@@ -133,7 +140,8 @@ def build_page(published: Published, *, made_at: datetime, sample: bool = False)
         balance=balance,
         audit=_audit_verdict(published),
         sections=drawn,
-        suggestions=proposal_of(published, made_at).suggestions,
+        attention=attention_of(published, len(suggestions)),
+        suggestions=suggestions,
         suggestions_max=SUGGESTIONS_MAX,
         views=_views(published),
         paths={each.id: each.path for each in known_sources(published.root).values()},
@@ -188,8 +196,12 @@ def _environment() -> Environment:
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"words": words_of, "count": count, "exact": exact, "setting": _setting}
+    environment.filters |= {"minute": _minute, "count": count, "exact": exact, "setting": _setting}
     return environment
+
+
+def _minute(moment: datetime) -> str:
+    return f"{moment:%d %b %Y, %H:%M}"
 
 
 def _setting(value: object) -> str:
