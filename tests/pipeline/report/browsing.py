@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +12,27 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 SLOW_MS = 120_000
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTHS = [1440, 500]
 LAYOUT = (Path(__file__).parent / "layout.js").read_text(encoding="utf-8")
+
+
+def chromium() -> str | None:
+    """The browser of this machine."""
+    return next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium(), headless=True, args=FLAGS, timeout=SLOW_MS
+        )
+        yield browser
+        browser.close()
 
 
 def opened(browser: Browser, file: Path, width: int) -> Page:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.running import Ran
+from tests.pipeline.report.browsing import chromium, launched
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -20,21 +20,15 @@ if TYPE_CHECKING:
 Building = Callable[..., "Page"]
 Running = Callable[..., Ran]
 MADE_AT = datetime(2026, 3, 2, tzinfo=UTC)
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if chromium() is None:
         pytest.skip("there is no Chromium here")
-    with api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=chromium, headless=True, args=FLAGS, timeout=120_000
-        )
-        yield launched
-        launched.close()
+    with launched() as opened:
+        yield opened
 
 
 @pytest.fixture
