@@ -43,17 +43,28 @@ if TYPE_CHECKING:
     from relaymesh.kernel.contract import Rule
     from relaymesh.kernel.envelope import Priority
     from relaymesh.node.settings import MeshSettings
+    from relaymesh.sdk.agent import Agent, Subscription
+    from relaymesh.sdk.async_agent import AsyncAgent, AsyncSubscription
     from relaymesh.sdk.async_mesh import AsyncMesh
+    from relaymesh.sdk.delivery import AsyncDelivery, Delivery
+    from relaymesh.sdk.letters import DeadLetter
     from relaymesh.sdk.mesh import Mesh
     from relaymesh.sdk.outcome import Drop, Reject, Retry
+    from relaymesh.sdk.receipt import Receipt
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Agent",
+    "AsyncAgent",
+    "AsyncDelivery",
     "AsyncMesh",
+    "AsyncSubscription",
     "Closed",
     "Conflict",
+    "DeadLetter",
     "DeadLettersFull",
+    "Delivery",
     "DirectoryInUse",
     "DiskFloor",
     "Drop",
@@ -74,11 +85,13 @@ __all__ = [
     "PayloadTooLarge",
     "Priority",
     "RateLimited",
+    "Receipt",
     "Reject",
     "RemoteSettings",
     "Retry",
     "Rule",
     "StoreLagging",
+    "Subscription",
     "Unauthorized",
     "UnknownRecipient",
     "Unreachable",
@@ -86,15 +99,23 @@ __all__ = [
 
 # Loaded when first asked for: a command, or a worker of Spark, that opens no mesh starts in half the time.
 _HOMES = {
+    "Agent": "relaymesh.sdk.agent",
+    "AsyncAgent": "relaymesh.sdk.async_agent",
+    "AsyncDelivery": "relaymesh.sdk.delivery",
     "AsyncMesh": "relaymesh.sdk.async_mesh",
+    "AsyncSubscription": "relaymesh.sdk.async_agent",
+    "DeadLetter": "relaymesh.sdk.letters",
+    "Delivery": "relaymesh.sdk.delivery",
     "Drop": "relaymesh.sdk.outcome",
     "Mesh": "relaymesh.sdk.mesh",
     "MeshSettings": "relaymesh.node.settings",
     "Priority": "relaymesh.kernel.envelope",
+    "Receipt": "relaymesh.sdk.receipt",
     "Reject": "relaymesh.sdk.outcome",
     "RemoteSettings": "relaymesh.client.settings",
     "Retry": "relaymesh.sdk.outcome",
     "Rule": "relaymesh.kernel.contract",
+    "Subscription": "relaymesh.sdk.agent",
 }
 
 if not TYPE_CHECKING:  # a type checker takes a name that is not above for a mistake

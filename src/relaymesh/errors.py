@@ -103,8 +103,10 @@ class SenderError(MeshError):
 
 
 class InvalidEnvelope(SenderError):
+    """A field of a message, a name, or a part of a request has the wrong type or lies outside its bounds."""
+
     code = "INVALID_MESSAGE"
-    default_hint = "nothing was written; correct the named field and send again"
+    default_hint = "nothing was written; correct the named value and call again"
 
 
 class InvalidValue(SenderError):
@@ -115,28 +117,40 @@ class InvalidValue(SenderError):
 
 
 class PayloadTooLarge(SenderError):
+    """The content or the body has more bytes than the limit that the message names."""
+
     code = "PAYLOAD_TOO_LARGE"
     default_hint = "send a reference (a path or a URL) in place of the data, or raise payload_bytes_max"
 
 
 class UnknownRecipient(SenderError):
+    """There is no mailbox of this name in the mesh."""
+
     code = "UNKNOWN_RECIPIENT"
-    default_hint = "create the mailbox first with mesh.agent(name), or check the spelling"
+    default_hint = (
+        "check the spelling, or open the mailbox first: mesh.agent(name), over HTTP PUT /v1/mailboxes/{name}"
+    )
 
 
 class Conflict(SenderError):
+    """The call contradicts what exists: an id with other content, a directory in use for something else."""
+
     code = "CONFLICT"
     default_hint = "use a new id for new content; the same id must carry the same content"
 
 
 class InvalidSettings(SenderError):
+    """A setting, an argument of `Mesh` or an option has the wrong type or lies outside its bounds."""
+
     code = "INVALID_SETTINGS"
-    default_hint = "see docs/reference/settings.md for names, ranges and defaults"
+    default_hint = "docs/reference/settings.md and sdk.md have names, ranges and defaults"
 
 
 class NotFound(SenderError):
+    """The call names a dead letter, an agent, a subscription, a path or a file that does not exist."""
+
     code = "NOT_FOUND"
-    default_hint = "list what is there first: relaymesh dlq list"
+    default_hint = "check the name: relaymesh status, agent list and dlq list show what exists"
 
 
 class Unauthorized(SenderError):
@@ -157,6 +171,8 @@ class Refused(MeshError):
 
 
 class MailboxFull(Refused):
+    """The mailbox holds as many messages or bytes as its settings allow."""
+
     code = "MAILBOX_FULL"
     default_hint = "let its consumer catch up, pass timeout= to wait for room, or raise its capacity"
 
@@ -179,6 +195,8 @@ class OverBudget(Refused):
 
 
 class DiskFloor(Refused):
+    """The disk of the data directory has too little free space to accept messages."""
+
     code = "DISK_FLOOR"
     default_hint = (
         "free space on the data directory's disk; acks and reads still work, sends resume by themselves"
@@ -186,6 +204,8 @@ class DiskFloor(Refused):
 
 
 class StoreLagging(Refused):
+    """The SQLite tables are further behind the journal than `store_lag_max` allows."""
+
     code = "STORE_LAGGING"
     default_hint = "the SQLite projection is behind; slow down, or see relaymesh doctor"
 
@@ -220,10 +240,12 @@ class NoAnswer(MeshError):
     """A question ended in a terminal state that is not an answer."""
 
     code = "NO_ANSWER"
-    default_hint = "see the dead letter of the question: relaymesh dlq list"
+    default_hint = "wait longer, or ask again with the same id: that takes an answer which came late"
 
 
 class Closed(MeshError):
+    """The mesh is closed, is not open yet, or was opened by another process or event loop."""
+
     code = "CLOSED"
     default_hint = "open a new Mesh; after fork() the child must open its own"
 
@@ -231,8 +253,12 @@ class Closed(MeshError):
 class DirectoryError(MeshError):
     """The data directory cannot be used as it is."""
 
+    default_hint = "check the path, its permissions and its disk; relaymesh doctor looks at all three"
+
 
 class DirectoryInUse(DirectoryError):
+    """Another process uses this directory."""
+
     code = "DIRECTORY_IN_USE"
     retryable = True
     default_hint = "stop the other process, or give this one a directory of its own"
@@ -251,7 +277,7 @@ class JournalDamaged(DirectoryError):
     """Acknowledged data does not read back. Nothing was truncated or skipped."""
 
     code = "JOURNAL_DAMAGED"
-    default_hint = "run relaymesh journal verify; restore the named segment from a copy, do not delete it"
+    default_hint = "run relaymesh journal verify; restore the named file from a copy, do not delete it"
 
 
 class RecordUnreadable(DirectoryError):
@@ -274,11 +300,15 @@ class AsideInvalid(DirectoryError):
 
 
 class FormatTooNew(DirectoryError):
+    """The directory was written in a format that this version does not know."""
+
     code = "FORMAT_TOO_NEW"
     default_hint = "this directory was written by a newer RelayMesh; upgrade this one"
 
 
 class StoreMisconfigured(DirectoryError):
+    """The SQLite database cannot be opened with the settings that the store needs."""
+
     code = "STORE_MISCONFIGURED"
     default_hint = (
         "the database refused a required setting; check the file system, or run relaymesh store rebuild"

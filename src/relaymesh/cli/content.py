@@ -54,4 +54,7 @@ def _stdin() -> str:
     try:
         return data.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
-        raise InvalidEnvelope(f"stdin is not valid UTF-8 at byte {error.start}") from None
+        raise InvalidEnvelope(
+            f"stdin is not valid UTF-8 at byte {error.start}",
+            hint="send bytes from Python, or as base64 text",
+        ) from None

@@ -206,7 +206,10 @@ def _killed_worker(path: Path) -> tuple[dict[str, Any], int]:
         finally:
             worker.kill()
     if not line:
-        raise MeshError(f"the worker process of the demo ended with {worker.returncode} and took nothing")
+        raise MeshError(
+            f"the worker process of the demo ended with {worker.returncode} and took nothing",
+            hint="what it wrote to stderr is above; run relaymesh demo again",
+        )
     taken: dict[str, Any] = msgspec.json.decode(line)
     return taken, worker.pid
 

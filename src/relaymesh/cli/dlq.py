@@ -341,7 +341,10 @@ def named(letters: Sequence[DeadLetter], ids: Sequence[str]) -> list[DeadLetter]
             found = [letter for letter in letters if part and part.search(letter.message_id)]
         fitting = sorted({letter.message_id for letter in found})
         if not fitting:
-            raise NotFound(f"there is no dead letter of message {id!r}")
+            raise NotFound(
+                f"there is no dead letter of message {id!r}",
+                hint="relaymesh dlq list shows those that wait, dlq list --redriven the others too",
+            )
         if len(fitting) > 1:
             raise UsageFailed(
                 f"{id!r} fits {len(fitting)} messages", hint=f"more of the id, for example {fitting[0]}"

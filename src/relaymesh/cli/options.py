@@ -96,7 +96,9 @@ def begin(
     directory = given.directory if directory is None else directory
     url = given.url if url is None else url
     if url is not None and directory is not None:
-        raise InvalidSettings("--dir is a directory and --url a node: give one of them")
+        raise InvalidSettings(
+            "--dir is a directory and --url a node: give one of them", hint="leave out --dir or --url"
+        )
     if url is None and directory is None:
         url = os.environ.get("RELAYMESH_URL") or None
     if url is not None and not url.startswith(URL_SCHEMES):

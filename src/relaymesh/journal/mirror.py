@@ -80,7 +80,10 @@ class Mirror:
         try:
             lock = self._lock()
             if not list_segments(primary) and standing_of(self.disk).has_data:
-                raise JournalDamaged(f"{self.of} has no journal, but its mirror {self.name} has one")
+                raise JournalDamaged(
+                    f"{self.of} has no journal, but its mirror {self.name} has one",
+                    hint=f"relaymesh journal restore --from {self.name}",
+                )
         except (OSError, MeshError) as error:
             if lock is not None:
                 lock.release()
@@ -94,7 +97,10 @@ class Mirror:
             prepare(self.disk)
             return take_lock(self.disk)
         except DirectoryInUse as error:
-            raise DirectoryInUse(f"the mirror {self.name} is in use: {error.message}") from error
+            raise DirectoryInUse(
+                f"the mirror {self.name} is in use: {error.message}",
+                hint="stop the process that uses it, or give this mesh a mirror of its own",
+            ) from error
         except OSError as error:
             raise DirectoryError(
                 f"the mirror {self.name} cannot be used: {error}",
@@ -179,7 +185,8 @@ class HeldMirror:
         if theirs.acknowledged > next_sequence or (theirs.has_data and theirs.proven_segment > newest):
             raise JournalDamaged(
                 f"{mirror.of} ends before sequence {next_sequence} in segment {newest}, but its mirror "
-                f"{mirror.name} proves that everything before {theirs.acknowledged} was acknowledged"
+                f"{mirror.name} proves that everything before {theirs.acknowledged} was acknowledged",
+                hint=f"relaymesh journal restore --from {mirror.name}",
             )
 
 

@@ -63,7 +63,9 @@ def restore_from(mirror: Disk, target: Disk, aside: str, agree: Callable[[str], 
             if report.damage:
                 raise report.damage[0].error()
             if not report.segments:
-                raise JournalDamaged("the mirror holds no journal")
+                raise JournalDamaged(
+                    "the mirror holds no journal", hint="name the directory that is the mirror"
+                )
             _check_target(target, report, agree)
             return _restore(mirror, target, aside, report)
         finally:

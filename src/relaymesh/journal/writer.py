@@ -190,9 +190,12 @@ class Writer:
         if self._poisoned is not None:
             raise JournalPoisoned(self._poisoned.message)
         if self._closed:
-            raise Closed("the journal's writer is closed")
+            raise Closed("this mesh is closed: its journal takes no more records")
         if self._process != self._disk.process_id():
-            raise Closed("the journal belongs to the process that opened it, and this one was forked from it")
+            raise Closed(
+                "the journal belongs to the process that opened it, and this one was forked from it",
+                hint="open a Mesh of its own in the child, after the fork",
+            )
 
     def _poison(self, message: str) -> JournalPoisoned:
         self._poisoned = JournalPoisoned(message)

@@ -277,7 +277,8 @@ def checked_answer(answer: Any, to: str) -> None:
         error = answer.content["error"]
         raise NoAnswer(
             f"{to} will not answer question {answer.content['originalMessageId']}:"
-            f" {error['code']} {error['message']}".rstrip()
+            f" {error['code']} {error['message']}".rstrip(),
+            hint="relaymesh dlq list shows the question, if it is a dead letter",
         )
 
 

@@ -228,7 +228,10 @@ def choose(
     found = select(letters, ids=named, **{"status": None, **filters}) if named else []
     missing = named - {letter.message_id for letter in found}
     if missing:
-        raise NotFound(f"there is no dead letter of message {shown(min(missing))}")
+        raise NotFound(
+            f"there is no dead letter of message {shown(min(missing))}",
+            hint="mesh.dead_letters() lists them; on the command line: relaymesh dlq list",
+        )
     newest: dict[tuple[str, str], DeadLetter] = {(x.receiver, x.message_id): x for x in found}
     return [*(item for item in items if isinstance(item, DeadLetter)), *newest.values()]
 
@@ -281,7 +284,10 @@ def _edited_content(edit: Any, envelope: Envelope) -> Any:
     try:
         content = edit(decode_content(envelope.content, envelope.encoding))
     except Exception as error:
-        raise InvalidEnvelope(f"editing {envelope.id!r} failed: {error!r}; nothing was redriven") from error
+        raise InvalidEnvelope(
+            f"editing {envelope.id!r} failed: {error!r}; nothing was redriven",
+            hint="correct the edit function and redrive again",
+        ) from error
     if content is None:
         raise InvalidValue(
             f"edit returned None for {envelope.id!r}; nothing was redriven",

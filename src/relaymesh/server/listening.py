@@ -17,7 +17,10 @@ def listen(settings: ServerSettings) -> socket.socket:
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except (OSError, UnicodeError) as error:
-        raise InvalidSettings(f"host {settings.host!r} is no address of this machine: {error}") from None
+        raise InvalidSettings(
+            f"host {settings.host!r} is no address of this machine: {error}",
+            hint="--host 127.0.0.1 listens on this machine alone, 0.0.0.0 on every address that it has",
+        ) from None
     bound = socket.socket(family, kind, protocol)
     try:
         if sys.platform != "win32":  # there it would let two servers share one port
@@ -37,7 +40,9 @@ def _unavailable(settings: ServerSettings, error: Exception) -> InvalidSettings:
             f"{place} cannot be listened on: {error.strerror}",
             hint="choose another with --port, or 0 for any",
         )
-    return InvalidSettings(f"{place} cannot be listened on: {error}")
+    return InvalidSettings(
+        f"{place} cannot be listened on: {error}", hint="choose an address of this machine with --host"
+    )
 
 
 def url_of(settings: ServerSettings, bound: socket.socket) -> str:

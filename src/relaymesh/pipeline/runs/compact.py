@@ -48,7 +48,10 @@ def compact_bronze(
         folder = bronze.write(ordered, f"c-{run_id}")  # by operation, as the ingest writes: see files.py
         made = bronze.pieces(folder)
         if bronze.measure(spark, made) != merged(each for each in snapshot.stretches if each.day in days):
-            raise JournalDamaged(f"the compacted files in {folder} hold other events than the batches")
+            raise JournalDamaged(
+                f"the compacted files in {folder} hold other events than the batches",
+                hint="the batches are still in use; check the disk and compact again",
+            )
     return Generation(
         generation=snapshot.generation.generation + 1,
         through_batch=snapshot.through_batch,

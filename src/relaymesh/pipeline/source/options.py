@@ -28,6 +28,7 @@ _Word = TypeVar("_Word", bound=str)
 
 ROWS_PER_PARTITION = 250_000
 ROWS_PER_BATCH = 1_000_000
+OPTIONS_HINT = "docs/howto/cluster.md explains every option of the format"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def _directories(options: Mapping[str, str], *, mirror: bool) -> tuple[Directory
             "the option path is missing", hint='spark.read.format("relaymesh").load("a data directory")'
         )
     if len({place.partition for place in named.values()}) < len(named):
-        raise InvalidSettings("the option path gives two directories the same partition")
+        raise InvalidSettings("the option path gives two directories the same partition", hint=OPTIONS_HINT)
     found: dict[str, Directory] = {}
     for path, place in named.items():
         directory = _directory(path, place, mirror=mirror)
@@ -183,7 +184,7 @@ def _named(path: str) -> dict[str, _Place]:
     try:
         given = json.loads(path)
     except ValueError as error:
-        raise InvalidSettings(f"the option path is no JSON: {error}") from None
+        raise InvalidSettings(f"the option path is no JSON: {error}", hint=OPTIONS_HINT) from None
     pairs = given.items() if isinstance(given, dict) else [(name, i) for i, name in enumerate(given)]
     return {_clean(name): _place(number) for name, number in pairs if _is_text(name)}
 
@@ -202,7 +203,9 @@ def _is_text(name: object) -> bool:
 
 
 def _no_partition() -> InvalidSettings:
-    return InvalidSettings("the option path must map names of directories to partitions 0, 1, 2, …")
+    return InvalidSettings(
+        "the option path must map names of directories to partitions 0, 1, 2, …", hint=OPTIONS_HINT
+    )
 
 
 def _clean(name: str) -> str:
@@ -242,14 +245,16 @@ def _number(options: Mapping[str, str], name: str, least: int = 0) -> int | None
     except ValueError:
         number = least - 1
     if number < least:
-        raise InvalidSettings(f"the option {name} must be a whole number from {least} on, not {text!r:.80}")
+        raise InvalidSettings(
+            f"the option {name} must be a whole number from {least} on, not {text!r:.80}", hint=OPTIONS_HINT
+        )
     return number
 
 
 def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
-        raise InvalidSettings(f"the option {name} must be true or false, not {text!r:.80}")
+        raise InvalidSettings(f"the option {name} must be true or false, not {text!r:.80}", hint=OPTIONS_HINT)
     return text == "true"
 
 
@@ -258,7 +263,9 @@ def _choice(options: Mapping[str, str], name: str, default: _Word, choices: tupl
     for choice in choices:
         if text == choice:
             return choice
-    raise InvalidSettings(f"the option {name} must be one of {', '.join(choices)}, not {text!r:.80}")
+    raise InvalidSettings(
+        f"the option {name} must be one of {', '.join(choices)}, not {text!r:.80}", hint=OPTIONS_HINT
+    )
 
 
 def _time_ms(options: Mapping[str, str], name: str) -> int | None:
@@ -269,6 +276,7 @@ def _time_ms(options: Mapping[str, str], name: str) -> int | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidSettings(
-            f"the option {name} must be a time such as 2026-01-31T12:00:00Z, not {text!r:.80}"
+            f"the option {name} must be a time such as 2026-01-31T12:00:00Z, not {text!r:.80}",
+            hint=OPTIONS_HINT,
         ) from None
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)

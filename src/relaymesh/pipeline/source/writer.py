@@ -37,6 +37,7 @@ from pyspark.sql.types import StructType
 from relaymesh.errors import InvalidEnvelope, InvalidSettings, MailboxFull, MeshError
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.modes import create_file, make_folder
+from relaymesh.pipeline.source.options import OPTIONS_HINT
 from relaymesh.pipeline.tables.place import folder_of
 from relaymesh.sdk.compose import OPTIONS
 from relaymesh.sdk.mesh import Mesh
@@ -119,13 +120,15 @@ class WriterOptions:
                 hint=f"columns are {', '.join(sorted(COLUMNS))}; put the rest into content: struct(…)",
             )
         if "content" not in schema.fieldNames() or not {"to", "topic"} & set(schema.fieldNames()):
-            raise InvalidSettings("rows need the columns content, and to or topic")
+            raise InvalidSettings("rows need the columns content, and to or topic", hint=OPTIONS_HINT)
         if options.get("staging"):
             folder_of(options["staging"], "the option staging")
         try:
             timeout = float(options["timeout"]) if "timeout" in options else None
         except ValueError:
-            raise InvalidSettings(f"the option timeout must be seconds, not {options['timeout']!r}") from None
+            raise InvalidSettings(
+                f"the option timeout must be seconds, not {options['timeout']!r}", hint=OPTIONS_HINT
+            ) from None
         return cls(
             place=place,
             token=options.get("token"),

@@ -19,7 +19,9 @@ class Proxies:
             try:
                 self._networks.append(ip_network(text, strict=False))
             except ValueError:
-                raise InvalidSettings(f"{text!r} is no address or network of a proxy") from None
+                raise InvalidSettings(
+                    f"{text!r} is no address or network of a proxy", hint="such as 10.0.0.7 or 10.0.0.0/8"
+                ) from None
 
     def trusts(self, address: str | None) -> bool:
         if not self._networks:

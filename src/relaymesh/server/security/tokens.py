@@ -79,7 +79,10 @@ class TokenFile:
                 f"{self.path} cannot be read: {error}", hint="restore it, or remove it and make new tokens"
             ) from None
         if book.version != 1:
-            raise InvalidSettings(f"{self.path} has version {book.version}; this RelayMesh knows 1")
+            raise InvalidSettings(
+                f"{self.path} has version {book.version}; this RelayMesh knows 1",
+                hint="a newer RelayMesh wrote it: upgrade this one",
+            )
         return book.tokens
 
     def create(
@@ -175,7 +178,10 @@ class TokenFile:
                 return RealLock(self.folder / "tokens.lock")
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise DirectoryInUse("another process is changing the tokens and does not end") from None
+                    raise DirectoryInUse(
+                        "another process is changing the tokens and does not end",
+                        hint="wait for the other relaymesh token command, or stop it",
+                    ) from None
                 time.sleep(0.01)
 
 

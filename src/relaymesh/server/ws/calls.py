@@ -88,7 +88,10 @@ async def _expect(on: Operations, given: frames.Correlation) -> None:
     mailbox = on.mailbox(given.mailbox)
     renewed = (mailbox, given.correlation_id) in on.session.expected
     if len(on.session.expected) >= EXPECTED_MAX and not renewed:
-        raise RateLimited(f"{EXPECTED_MAX} answers are expected already")
+        raise RateLimited(
+            f"{EXPECTED_MAX} answers are expected already",
+            hint="wait until some of them are answered, or give some up with unexpect",
+        )
     await on.served.session.execute(Expect(mailbox, given.correlation_id, on.served.budget))
     on.session.expected.add((mailbox, given.correlation_id))
 
@@ -170,7 +173,9 @@ async def _named(on: Operations, names: Sequence[tuple[str, int]]) -> list[DeadL
     letters = await on.served.session.execute(FindLetters(names))
     for name, letter in zip(names, letters, strict=True):
         if letter is None or not on.principal.sees(letter.mailbox):
-            raise NotFound(f"there is no dead letter {name[1]} of {name[0]}")
+            raise NotFound(
+                f"there is no dead letter {name[1]} of {name[0]}", hint="the call dead_letters lists them"
+            )
         found.append(letter)
     return found
 

@@ -342,7 +342,11 @@ class Connection:
             account.incoming += size
             if account.is_over_incoming():
                 account.incoming -= size
-                error = RateLimited("too much of this credential is under way", retry_after=1.0)
+                error = RateLimited(
+                    "too much of this credential is under way",
+                    hint="wait for replies to earlier frames before you send more",
+                    retry_after=1.0,
+                )
                 self.put(self._codec.problem(frame.ref, error))
                 return
             session.running.add(question)
@@ -409,7 +413,10 @@ class Connection:
 
     def _begin_receive(self, on: Operations, frame: frames.Receive) -> None:
         if len(self._receives) >= RECEIVES_MAX or frame.ref in self._receives:
-            error = RateLimited(f"{len(self._receives)} receives wait already, or one under this ref")
+            error = RateLimited(
+                f"{len(self._receives)} receives wait already, or one under this ref",
+                hint="wait until one of them returns, and give each receive a ref of its own",
+            )
             self.put(self._codec.problem(frame.ref, error))
             return
         task = self._receives[frame.ref] = asyncio.create_task(self._receive(on, frame))
@@ -443,7 +450,11 @@ class Connection:
         feed = self._feeds.get(mailbox)
         if feed is None:
             if len(self._feeds) >= FEEDS_MAX:
-                self.put(self._codec.problem(None, RateLimited(f"{FEEDS_MAX} mailboxes are pushed already")))
+                full = RateLimited(
+                    f"{FEEDS_MAX} mailboxes are pushed already",
+                    hint="open another connection for more, or receive from them",
+                )
+                self.put(self._codec.problem(None, full))
                 return
             feed = self._feeds[mailbox] = Feed(on, mailbox, self._push, self._refuse, self._outbox.room)
         feed.allow(max(0, frame.credit))
