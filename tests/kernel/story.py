@@ -109,7 +109,7 @@ class Story:
             yield from self._do(VERBS[verb](self, Words(words)))
         yield from self._changes()
 
-    def _do(self, command: Command) -> Iterator[str]:
+    def _do(self, command: Command[Any]) -> Iterator[str]:
         step = self._kernel.step(command, self._now)
         self._records += step.records
         yield from self._telling.lines(command, step, self._now)
@@ -163,31 +163,31 @@ def _envelopes(record: Any) -> list[Envelope]:
 # -- the verbs
 
 
-def _open(story: Story, words: Words) -> Command:
+def _open(story: Story, words: Words) -> Command[Any]:
     return commands.OpenMailbox(agent_address(words.plain[0]), words.settings())
 
 
-def _subscribe(story: Story, words: Words) -> Command:
+def _subscribe(story: Story, words: Words) -> Command[Any]:
     pattern, name = words.plain
     settings = words.settings() or MailboxSettings()
     return commands.Subscribe(pattern_address(pattern), subscription_address(pattern, name), settings)
 
 
-def _unsubscribe(story: Story, words: Words) -> Command:
+def _unsubscribe(story: Story, words: Words) -> Command[Any]:
     return commands.Unsubscribe(subscription_address(*words.plain))
 
 
-def _send(story: Story, words: Words) -> Command:
+def _send(story: Story, words: Words) -> Command[Any]:
     to, *ids = words.plain
     return commands.Send([(agent_address(to), [words.envelope(id) for id in ids])])
 
 
-def _publish(story: Story, words: Words) -> Command:
+def _publish(story: Story, words: Words) -> Command[Any]:
     topic, *ids = words.plain
     return commands.Publish(topic_address(topic), [words.envelope(id) for id in ids])
 
 
-def _receive(story: Story, words: Words) -> Command:
+def _receive(story: Story, words: Words) -> Command[Any]:
     named = words.named
     waiter = Waiter(
         named.get("by", "worker"), int(named.get("max", "1")), correlation_id=named.get("correlation_id")
@@ -195,15 +195,15 @@ def _receive(story: Story, words: Words) -> Command:
     return commands.Receive(_mailbox(words.plain[0]), waiter, wait="waits" in words.plain)
 
 
-def _ack(story: Story, words: Words) -> Command:
+def _ack(story: Story, words: Words) -> Command[Any]:
     return commands.Ack([story.token(name) for name in words.plain])
 
 
-def _drop(story: Story, words: Words) -> Command:
+def _drop(story: Story, words: Words) -> Command[Any]:
     return commands.Ack([story.token(name) for name in words.plain], drop=True)
 
 
-def _nack(story: Story, words: Words) -> Command:
+def _nack(story: Story, words: Words) -> Command[Any]:
     name, *rest = words.plain
     named = words.named
     return commands.Nack(
@@ -216,26 +216,26 @@ def _nack(story: Story, words: Words) -> Command:
     )
 
 
-def _extend(story: Story, words: Words) -> Command:
+def _extend(story: Story, words: Words) -> Command[Any]:
     name, length = words.plain
     return commands.Extend(story.token(name), milliseconds(length))
 
 
-def _release(story: Story, words: Words) -> Command:
+def _release(story: Story, words: Words) -> Command[Any]:
     return commands.Release([story.token(name) for name in words.plain])
 
 
-def _answer(story: Story, words: Words) -> Command:
+def _answer(story: Story, words: Words) -> Command[Any]:
     name, to, id = words.plain
     return commands.Settle(story.token(name), [(agent_address(to), [words.envelope(id)])])
 
 
-def _expect(story: Story, words: Words) -> Command:
+def _expect(story: Story, words: Words) -> Command[Any]:
     mailbox, correlation = words.plain
     return commands.Expect(agent_address(mailbox), correlation)
 
 
-def _redrive(story: Story, words: Words) -> Command:
+def _redrive(story: Story, words: Words) -> Command[Any]:
     mailbox, *ids = words.plain
     named = words.named
     to = agent_address(named["to"]) if "to" in named else None
@@ -246,26 +246,26 @@ def _redrive(story: Story, words: Words) -> Command:
     return commands.Redrive([story.letter(_mailbox(mailbox), id) for id in ids], to, edited)
 
 
-def _purge(story: Story, words: Words) -> Command:
+def _purge(story: Story, words: Words) -> Command[Any]:
     mailbox, *ids = words.plain
     return commands.PurgeDeadLetters([story.letter(_mailbox(mailbox), id) for id in ids])
 
 
-def _reprioritise(story: Story, words: Words) -> Command:
+def _reprioritise(story: Story, words: Words) -> Command[Any]:
     mailbox, priority, *ids = words.plain
     return commands.Reprioritise(agent_address(mailbox), frozenset(ids) or None, int(priority))
 
 
-def _force(story: Story, words: Words) -> Command:
+def _force(story: Story, words: Words) -> Command[Any]:
     return commands.ForceDelayed(agent_address(words.plain[0]))
 
 
-def _breaker(story: Story, words: Words) -> Command:
+def _breaker(story: Story, words: Words) -> Command[Any]:
     mailbox, how = words.plain
     return commands.SetBreaker(agent_address(mailbox), how == "open")
 
 
-def _wait(story: Story, words: Words) -> Command:
+def _wait(story: Story, words: Words) -> Command[Any]:
     return commands.Tick()
 
 
@@ -274,7 +274,7 @@ def _mailbox(name: str) -> str:
     return subscription_address(*name.split(":")) if ":" in name else agent_address(name)
 
 
-VERBS: dict[str, Callable[[Story, Words], Command]] = {
+VERBS: dict[str, Callable[[Story, Words], Command[Any]]] = {
     "ack": _ack,
     "answer": _answer,
     "breaker": _breaker,

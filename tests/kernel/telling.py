@@ -67,7 +67,7 @@ class Telling:
         """Of each delivery, by `id@attempt`; the newest of a message also by its id alone."""
         self._ids: dict[int, str] = {}
 
-    def lines(self, command: Command, step: Step, now: int) -> Iterator[str]:
+    def lines(self, command: Command[Any], step: Step, now: int) -> Iterator[str]:
         for delivered in step.delivered or ():
             for each in deliveries_of(delivered):
                 self.tokens[each.id] = self.tokens[f"{each.id}@{each.attempt}"] = each.token
@@ -119,7 +119,7 @@ class Telling:
 
     # -- effects
 
-    def _effects(self, command: Command, step: Step, now: int) -> Iterator[str]:
+    def _effects(self, command: Command[Any], step: Step, now: int) -> Iterator[str]:
         if step.error is not None:
             yield f"refused: {step.error.code}, {step.error.message}{self._after(step.written, step.synced)}"
         else:
@@ -138,7 +138,7 @@ class Telling:
                 holder = delivered.waiter.holder
                 yield f"{each.id} to {holder}: attempt {each.attempt}, lease {lease}{after}"
 
-    def _result(self, command: Command, result: Any, now: int) -> Iterator[str]:
+    def _result(self, command: Command[Any], result: Any, now: int) -> Iterator[str]:
         match command:
             case commands.Send() | commands.Publish() | commands.Settle():
                 yield from receipts_words(result, now)
