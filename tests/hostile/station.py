@@ -13,7 +13,7 @@ from typing import Any
 from relaymesh import MeshSettings
 from relaymesh.errors import Closed
 from relaymesh.journal import JournalSettings
-from relaymesh.kernel.entry import format_token
+from relaymesh.kernel.token import format_token
 from tests.client.serving import ServerThread
 from tests.hostile.picture import differences, picture_of, unstored
 from tests.hostile.report import Report

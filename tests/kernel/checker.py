@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane, lane_order
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.pending import DELAYED, LEASED, READY
 from relaymesh.kernel.records import Failure
 from relaymesh.kernel.state import State
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relaymesh.kernel.entry import DELAYED, READY, STATE_NAMES, TRANSITIONS
+from relaymesh.kernel.entry import TRANSITIONS
+from relaymesh.kernel.pending import DELAYED, READY, STATE_NAMES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "lifecycle.md"
 

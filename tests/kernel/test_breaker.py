@@ -10,8 +10,8 @@ import pytest
 from relaymesh.errors import InvalidSettings, UnknownRecipient
 from relaymesh.kernel.commands import Expect, SetBreaker, Stop, Unsubscribe
 from relaymesh.kernel.contract import Rule
+from relaymesh.kernel.moment import NEVER
 from relaymesh.kernel.settings import MailboxSettings
-from relaymesh.kernel.timers import NEVER
 from tests.kernel.driver import HOUR, MINUTE, SECOND, Driver, ids, names
 from tests.kernel.durable import durable
 from tests.kernel.patient import QUICK, Patient

@@ -8,8 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from relaymesh.kernel.entry import DELAYED, LEASED, READY, SETTLED, Entry, Grant, Lease
+from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.lane import Lane, lane_order
+from relaymesh.kernel.pending import DELAYED, LEASED, READY, SETTLED
 from tests.kernel.driver import letter
 
 

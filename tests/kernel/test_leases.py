@@ -6,7 +6,7 @@ import pytest
 
 from relaymesh.errors import InvalidSettings, LeaseLost
 from relaymesh.kernel.commands import Complete, Extend, Nack, Release, Settle, Start, Stop
-from relaymesh.kernel.entry import format_token, parse_token
+from relaymesh.kernel.token import format_token, parse_token
 from tests.kernel.driver import MINUTE, SECOND, Driver, ids, letter
 
 

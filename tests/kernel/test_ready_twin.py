@@ -9,9 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from relaymesh.kernel.entry import DELAYED, Entry
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.parcel import Entries, Parcel, sequences_of
+from relaymesh.kernel.pending import DELAYED
 from relaymesh.kernel.schedule import Ready
 from relaymesh.kernel.settings import MailboxSettings
 from tests.kernel.driver import letter

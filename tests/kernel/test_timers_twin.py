@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from relaymesh.kernel import timers
-from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry, Grant, Lease
+from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.moment import NEVER
+from relaymesh.kernel.pending import DELAYED, LEASED, READY
 from relaymesh.kernel.settings import MailboxSettings
-from relaymesh.kernel.timers import NEVER, SWEEP_MIN, DueTimes, Expiry, LeaseClock
+from relaymesh.kernel.timers import SWEEP_MIN, DueTimes, Expiry, LeaseClock
 from tests.kernel.driver import letter
 
 BOXES = [Mailbox(f"default/{name}", MailboxSettings()) for name in "ab"]

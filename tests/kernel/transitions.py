@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaymesh.kernel.entry import LEASED, SETTLED, STATE_NAMES, TRANSITIONS
+from relaymesh.kernel.entry import TRANSITIONS
+from relaymesh.kernel.pending import LEASED, SETTLED, STATE_NAMES
 from relaymesh.kernel.records import (
     Acked,
     AnyRecord,

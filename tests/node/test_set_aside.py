@@ -13,7 +13,7 @@ from relaymesh.cli.main import main
 from relaymesh.errors import AsideInvalid, RecordUnreadable
 from relaymesh.journal import Frame, read_frames, verify
 from relaymesh.journal.aside import Aside, AsideLine, line_for, read_aside, write_aside
-from relaymesh.kernel.entry import DELAYED, LEASED
+from relaymesh.kernel.pending import DELAYED, LEASED
 from relaymesh.kernel.records import AnyRecord
 from relaymesh.kernel.snapshot import Snapshot, restore
 from relaymesh.kernel.state import State

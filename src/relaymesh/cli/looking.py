@@ -21,7 +21,8 @@ from relaymesh.journal.aside import read_aside
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
 from relaymesh.journal.frame import BadFrame
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import DELAYED, READY, STATE_NAMES, Entry
+from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.pending import DELAYED, READY, STATE_NAMES
 from relaymesh.kernel.snapshot import restore
 from relaymesh.kernel.state import State
 from relaymesh.node.disk import RealDisk

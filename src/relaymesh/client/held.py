@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from relaymesh.kernel.entry import LEASED, Entry, Grant, Lease
+from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
+from relaymesh.kernel.pending import LEASED
 
 NO_LANE = -1
 

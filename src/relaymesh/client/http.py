@@ -60,10 +60,11 @@ from relaymesh.kernel.commands import (
     Unsubscribe,
 )
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry, Lease, format_token, parse_token
+from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Encoding, Envelope
 from relaymesh.kernel.query import DeadLetters, Peek
 from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.token import format_token, parse_token
 from relaymesh.wire import api
 from relaymesh.wire.api import settings_body
 from relaymesh.wire.frames import Attempt

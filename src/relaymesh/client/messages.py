@@ -9,8 +9,9 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import STATE_NAMES, Entry
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.pending import STATE_NAMES
 from relaymesh.kernel.records import Failure
 from relaymesh.kernel.step import Receipt
 from relaymesh.wire.api import DeadLetterBody, EntryBody, ReceiptBody

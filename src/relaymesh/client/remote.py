@@ -13,9 +13,9 @@ from relaymesh.client.held import HeldLeases
 from relaymesh.errors import LeaseLost
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.kernel.commands import Extend, ExtendAll
-from relaymesh.kernel.entry import format_token
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.token import format_token
 from relaymesh.wire.frames import Attempt
 from relaymesh.wire.ids import IdMint
 

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Container
 from typing import Literal
 
+from relaymesh.kernel.moment import NEVER
 from relaymesh.kernel.settings import MailboxSettings
-from relaymesh.kernel.timers import NEVER
 
 BreakerState = Literal["closed", "open", "half-open"]
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from relaymesh.kernel.entry import Entry, with_failure
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.records import Failure, failures_size
+from relaymesh.kernel.records import Failure, failures_size, with_failure
 from relaymesh.kernel.settings import MailboxSettings
 
 LetterStatus = Literal["pending", "redriven"]

@@ -13,16 +13,13 @@ import msgspec
 
 from relaymesh.kernel.bounds import DURATION_MS_MAX
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.records import Failure, failures_size
+from relaymesh.kernel.pending import DELAYED, LEASED, READY, SETTLED
+from relaymesh.kernel.records import Failure, failures_size, with_failure
 
 if TYPE_CHECKING:
     from relaymesh.kernel.lane import Lane
     from relaymesh.kernel.parcel import Parcel
 
-FAILURES_MAX = 32
-"""Failures kept with a message."""
-DELAYED, READY, LEASED, SETTLED = range(4)
-STATE_NAMES = ("delayed", "ready", "leased", "settled")
 
 TRANSITIONS: dict[tuple[int, str], tuple[int, ...]] = {
     (DELAYED, "due"): (READY,),
@@ -106,15 +103,6 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         self.waited_ms = min(self.waited_ms + max(0, ms), DURATION_MS_MAX)
 
 
-def with_failure(failures: list[Failure] | None, failure: Failure) -> list[Failure]:
-    """One failure more: of many the first stays, and the last. Their attempts tell which are missing."""
-    if not failures:
-        return [failure]
-    if len(failures) < FAILURES_MAX:
-        return [*failures, failure]
-    return [failures[0], *failures[2 - FAILURES_MAX :], failure]
-
-
 class Lease(msgspec.Struct, gc=False, eq=False):
     """One delivery: who may settle a message, and until when. Also what the receiver is handed."""
 
@@ -155,19 +143,3 @@ class Grant(msgspec.Struct, gc=False, eq=False):
     held: int = 0
     settled: bool = False
     """Volatile. Settled before it left (at_most_once): its holder has nothing to settle."""
-
-
-TOKEN_COUNTER_BITS = 40
-
-
-def format_token(token: int, partition: int = 0) -> str:
-    """`partition.epoch.counter`, as clients see it."""
-    return f"{partition}.{token >> TOKEN_COUNTER_BITS}.{token & ((1 << TOKEN_COUNTER_BITS) - 1)}"
-
-
-def parse_token(text: str) -> int | None:
-    """The inverse of `format_token`; None for anything else."""
-    parts = text.split(".")
-    if len(parts) != 3 or not all(part.isdecimal() and part.isascii() for part in parts):
-        return None
-    return int(parts[1]) << TOKEN_COUNTER_BITS | int(parts[2])

@@ -16,8 +16,9 @@ from relaymesh.errors import OverBudget
 from relaymesh.kernel.charges import expectation_size
 from relaymesh.kernel.commands import Expect, Unexpect
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.pending import DELAYED, LEASED, READY
 
 EXPECTATIONS_MAX = 10_000
 """Correlation ids that one mailbox may expect at a time."""

@@ -15,8 +15,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import DELAYED, LEASED, Entry
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.pending import DELAYED, LEASED
 from relaymesh.kernel.records import (
     Accepted,
     AnyRecord,

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from relaymesh.kernel.entry import DELAYED, Entry, Lease
+from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.pending import DELAYED
 
 SWEEP_MIN = 8
 

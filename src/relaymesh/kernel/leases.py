@@ -7,9 +7,10 @@ from itertools import dropwhile
 from relaymesh.errors import LeaseLost
 from relaymesh.kernel.commands import Extend, ExtendAll, Release
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.records import Returned
+from relaymesh.kernel.token import format_token
 
 
 def lease_of(decision: Decision, token: int) -> Lease:

@@ -21,10 +21,11 @@ from relaymesh.kernel.commands import (
 from relaymesh.kernel.contract import TIMEOUT, retry_limit, rule_for
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.delivery import send_away
-from relaymesh.kernel.entry import DELAYED, LEASED, Entry, Lease
+from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.exits import expire, refused
 from relaymesh.kernel.leases import give_back
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.pending import DELAYED, LEASED
 from relaymesh.kernel.records import (
     DelayedForced,
     Dropped,

@@ -10,14 +10,15 @@ import msgspec
 
 from relaymesh.kernel.breaker import Breaker
 from relaymesh.kernel.charges import subscriptions_of
-from relaymesh.kernel.entry import DELAYED, READY, Entry, Lease
+from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
+from relaymesh.kernel.moment import NEVER
 from relaymesh.kernel.parcel import Entries, Parcel, entries_of
+from relaymesh.kernel.pending import DELAYED, READY
 from relaymesh.kernel.rate import rate_of
 from relaymesh.kernel.schedule import Ready
 from relaymesh.kernel.settings import MailboxSettings
-from relaymesh.kernel.timers import NEVER
 
 _limits = attrgetter(
     *[name for name in MailboxSettings.__struct_fields__ if name.startswith(("breaker", "rate_"))]

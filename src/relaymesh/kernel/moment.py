@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+NEVER = 1 << 62
+"""A time that does not come."""
 YEAR_1_MS = -62_135_596_800_000
 YEAR_10000_MS = 253_402_300_800_000
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 from weakref import ref
 
-from relaymesh.kernel.entry import LEASED, READY, Entry, Grant, Lease
+from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope, size_of
+from relaymesh.kernel.pending import LEASED, READY
 
 PARCEL_MIN = 2
 """A batch of fewer messages is not worth a parcel."""

@@ -48,8 +48,21 @@ def _bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
+FAILURES_MAX = 32
+"""Failures kept with a message."""
+
+
 def failures_size(failures: list[Failure] | None) -> int:
     return sum([failure.size for failure in failures]) if failures else 0
+
+
+def with_failure(failures: list[Failure] | None, failure: Failure) -> list[Failure]:
+    """One failure more: of many the first stays, and the last. Their attempts tell which are missing."""
+    if not failures:
+        return [failure]
+    if len(failures) < FAILURES_MAX:
+        return [*failures, failure]
+    return [failures[0], *failures[2 - FAILURES_MAX :], failure]
 
 
 class EpochStarted(Record, tag=1, frozen=True):
@@ -129,6 +142,8 @@ class Dropped(Record, tag=9, frozen=True):
 
 
 ReturnCause = Literal["nack", "expired", "deferred", "released", "restart"]
+BURNING = frozenset({"nack", "expired", "restart"})
+"""Returns that burn the attempt."""
 
 
 class Returned(Record, tag=10, frozen=True):

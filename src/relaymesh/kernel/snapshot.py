@@ -16,10 +16,11 @@ import msgspec
 from relaymesh.errors import JournalDamaged
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.dedup import Found, Seen, each_of
-from relaymesh.kernel.entry import DELAYED, LEASED, READY, Entry, Grant, Lease
+from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.mailbox import Counters, Mailbox
 from relaymesh.kernel.parcel import Parcel, sequences_of
+from relaymesh.kernel.pending import DELAYED, LEASED, READY
 from relaymesh.kernel.records import Failure, failures_size
 from relaymesh.kernel.registration import Registration
 from relaymesh.kernel.settings import MailboxSettings

@@ -14,21 +14,14 @@ from typing import Any
 from relaymesh.kernel.charges import Charges, payer_of
 from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters, letter_of
 from relaymesh.kernel.dedup import Admitted, Seen, digest_of, topic_target
-from relaymesh.kernel.entry import (
-    DELAYED,
-    LEASED,
-    READY,
-    SETTLED,
-    TOKEN_COUNTER_BITS,
-    Entry,
-    Grant,
-    Lease,
-)
+from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.parcel import Parcel, alike, entries_of
+from relaymesh.kernel.pending import DELAYED, LEASED, READY, SETTLED
 from relaymesh.kernel.records import (
+    BURNING,
     Accepted,
     Acked,
     AgentRegistered,
@@ -52,9 +45,9 @@ from relaymesh.kernel.records import (
 )
 from relaymesh.kernel.registration import Registration, registration_of
 from relaymesh.kernel.timers import DueTimes, Expiry, LeaseClock, Wakes
+from relaymesh.kernel.token import TOKEN_COUNTER_BITS
 from relaymesh.kernel.topics import Subscriptions
 
-BURNING = frozenset({"nack", "expired", "restart"})
 ASKED = frozenset({"nack", "deferred"})
 """Returns whose `due` was set by a nack: the wait until then is no part of the TTL."""
 

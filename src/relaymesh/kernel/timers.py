@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from relaymesh.kernel.entry import DELAYED, LEASED, Entry, Grant, Lease
+from relaymesh.kernel.entry import Entry, Grant, Lease
+from relaymesh.kernel.moment import NEVER
+from relaymesh.kernel.pending import DELAYED, LEASED
 
 if TYPE_CHECKING:
     from relaymesh.kernel.mailbox import Mailbox
     from relaymesh.kernel.parcel import Parcel
 
-NEVER = 1 << 62
 EXPIRY_BUCKET_BITS = 10
 SWEEP_MIN = 4_096
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from relaymesh.kernel.address import name_of
+from relaymesh.kernel.moment import NEVER
 from relaymesh.kernel.step import Arrived, BreakerMoved, Ended, Step, SubscriptionMoved
-from relaymesh.kernel.timers import NEVER
 from relaymesh.wire.envelope import iso
 
 log = logging.getLogger("relaymesh.delivery")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from relaymesh.kernel.breaker import Breaker
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.moment import NEVER
 from relaymesh.kernel.state import State
-from relaymesh.kernel.timers import NEVER
 from relaymesh.wire.envelope import iso
 from relaymesh.wire.stats import MailboxStats, MeshStats
 

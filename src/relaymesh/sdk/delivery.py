@@ -14,8 +14,9 @@ from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, shown, whole
 from relaymesh.kernel.commands import Ack, Complete, Extend, Nack
 from relaymesh.kernel.contract import OTHER
-from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.token import format_token
 from relaymesh.sdk.outcome import Drop, FailureTable, Outcome, stack_of, text_of, until_ms
 from relaymesh.wire.content import decode_content
 from relaymesh.wire.envelope import when

@@ -24,8 +24,8 @@ import msgspec
 from relaymesh.kernel.address import namespace_of
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.dedup import digest_of, topic_target
-from relaymesh.kernel.entry import with_failure
 from relaymesh.kernel.records import (
+    BURNING,
     Accepted,
     Acked,
     DeadLettered,
@@ -37,8 +37,8 @@ from relaymesh.kernel.records import (
     Redriven,
     Reprioritised,
     Returned,
+    with_failure,
 )
-from relaymesh.kernel.state import BURNING
 from relaymesh.store.projection import Projection, State
 from relaymesh.store.runs import RUN_MAX, Runs
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from relaymesh.journal import Disk
 from relaymesh.kernel.bounds import SECONDS_MAX, real
-from relaymesh.kernel.timers import NEVER
+from relaymesh.kernel.moment import NEVER
 from relaymesh.node.clock import Latch
 from relaymesh.node.local import LocalSession
 from relaymesh.node.settings import Durability, MeshSettings

@@ -22,8 +22,9 @@ import msgspec
 from msgspec import Raw
 
 from relaymesh.errors import InvalidEnvelope
-from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import PRIORITY_BY_TYPE, PRIORITY_DEFAULT, TTL_MS_DEFAULT, Encoding, Envelope
+from relaymesh.kernel.token import format_token
 from relaymesh.wire.content import (
     DEPTH_MAX,
     PAYLOAD_BYTES_MAX,

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.kernel.entry import TOKEN_COUNTER_BITS
+from relaymesh.kernel.token import TOKEN_COUNTER_BITS
 from relaymesh.pipeline.schema.bronze import EVENTS
 
 if TYPE_CHECKING:

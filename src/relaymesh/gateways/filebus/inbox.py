@@ -10,8 +10,9 @@ from relaymesh.gateways.filebus.dead import pretty
 from relaymesh.gateways.filebus.held import INBOX, Held, Place
 from relaymesh.gateways.filebus.names import META, PAYLOAD, PAYLOAD_BYTES, delivery_stem, tier_of
 from relaymesh.gateways.filebus.tree import Tree
-from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.envelope import Encoding
+from relaymesh.kernel.token import format_token
 from relaymesh.wire.protocol import message_json
 
 ENDINGS = (PAYLOAD, PAYLOAD_BYTES)

@@ -11,7 +11,7 @@ import hashlib
 import re
 from urllib.parse import quote
 
-from relaymesh.kernel.entry import format_token, parse_token
+from relaymesh.kernel.token import format_token, parse_token
 
 META = ".meta.json"
 PAYLOAD = ".payload.json"

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.window import WindowSpec
 
-from relaymesh.kernel.entry import TOKEN_COUNTER_BITS
+from relaymesh.kernel.token import TOKEN_COUNTER_BITS
 from relaymesh.pipeline.silver.operations import is_one
 
 __all__ = ["STREAM_RULES", "stream_violations"]

@@ -20,7 +20,8 @@ from relaymesh.kernel.commands import (
     Tick,
     Unexpect,
 )
-from relaymesh.kernel.entry import STATE_NAMES, Entry
+from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.pending import STATE_NAMES
 from relaymesh.server.counting import stats_of_one
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.outcome import ended_by

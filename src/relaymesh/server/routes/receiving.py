@@ -9,7 +9,8 @@ import msgspec
 from relaymesh.errors import RateLimited
 from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.commands import Release
-from relaymesh.kernel.entry import Lease, format_token
+from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.token import format_token
 from relaymesh.server.exchange import Disconnected, Exchange, decode_body
 from relaymesh.server.intake import heard
 from relaymesh.server.portion import ANSWER_BYTES_MAX, portion

@@ -16,8 +16,8 @@ from msgspec import UNSET
 from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError, Unauthorized
 from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.commands import Ack, Extend, Nack, Release, Settle
-from relaymesh.kernel.entry import parse_token
 from relaymesh.kernel.query import MailboxesOf
+from relaymesh.kernel.token import parse_token
 from relaymesh.server.codes import BY_NAME
 from relaymesh.server.exchange import Exchange, Reply
 from relaymesh.server.intake import Intake, parsed

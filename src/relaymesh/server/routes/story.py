@@ -13,9 +13,11 @@ import msgspec
 from msgspec import UNSET
 
 from relaymesh.errors import NotFound
-from relaymesh.kernel.entry import STATE_NAMES, Entry, format_token
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.pending import STATE_NAMES
 from relaymesh.kernel.records import Failure
+from relaymesh.kernel.token import format_token
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.served import CATCH_UP_S, Served
 from relaymesh.store.views import LetterRow, MessageRow, Views

@@ -13,7 +13,9 @@ from msgspec import Raw
 from relaymesh.errors import InvalidEnvelope, MeshError
 from relaymesh.kernel import commands
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import STATE_NAMES, Lease, parse_token
+from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.pending import STATE_NAMES
+from relaymesh.kernel.token import parse_token
 from relaymesh.server.exchange import VALUES_MAX
 from relaymesh.server.intake import Intake, TopicIntake, messages_in, parsed
 from relaymesh.server.routes.receiving import delivery_body

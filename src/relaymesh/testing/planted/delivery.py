@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from relaymesh.kernel import delivery
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.entry import DELAYED, READY, Entry
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.pending import DELAYED, READY
 from relaymesh.kernel.schedule import FIFO_QUEUE, Ready
 from relaymesh.testing.planted.bug import Original, at, plant
 

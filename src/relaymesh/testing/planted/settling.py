@@ -19,8 +19,8 @@ from relaymesh.kernel.exits import finish
 from relaymesh.kernel.kernel import DECISIONS
 from relaymesh.kernel.leases import give_back, lease_of
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.records import Completed, Dropped, Failure, Returned
-from relaymesh.kernel.state import BURNING, State
+from relaymesh.kernel.records import BURNING, Completed, Dropped, Failure, Returned
+from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.timers import LeaseClock
 from relaymesh.testing.planted.bug import Original, at, plant

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from relaymesh.kernel.entry import DELAYED, Lease
+from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.pending import DELAYED
 from relaymesh.kernel.state import State
 from relaymesh.kernel.timers import DueTimes, LeaseClock
 from relaymesh.node.clock import Clock, MeshTime, SuspendGuard
