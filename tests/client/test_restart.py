@@ -54,8 +54,8 @@ def test_deliveries_on_their_way_in_a_kill_come_again_unburned(tmp_path: Path) -
             coder = mesh.agent("coder")
             coder.send("coder", 1)
             session = mesh._session
-            lease = session.receive("default/coder", 1, 30.0)[0]
-            session._session._held.drop([lease.token])  # type: ignore[attr-defined]  # it never arrived
+            got = session.receive("default/coder", 1, 30.0)
+            session._session._held.drop(got.tokens)  # type: ignore[attr-defined]  # it never arrived
             with server.again(force=True):
                 assert coder.receive(timeout=30).attempt == 1
                 mesh.close()

@@ -28,7 +28,7 @@ from relaymesh.errors import MeshError
 from relaymesh.journal import JournalSettings
 from relaymesh.kernel.commands import Complete, DrainAgent, Nack, OpenMailbox, RegisterAgent, Release
 from relaymesh.kernel.contract import Rule
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.query import Peek
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.node.local import LocalSession
@@ -142,9 +142,9 @@ class Ledger:
         self.book("Granted", len(ids))
         return found
 
-    def lend(self, mailbox: str, holder: str, *ids: str) -> list[Lease]:
+    def lend(self, mailbox: str, holder: str, *ids: str) -> list[DeliveryRow]:
         """Deliveries to a client of a server, which keeps its leases over a restart."""
-        leases = self.mesh.session.receive(mailbox, len(ids), 0, holder=holder, remote=True)
+        leases = self.mesh.session.receive(mailbox, len(ids), 0, holder=holder, remote=True).rows()
         assert [lease.envelope.id for lease in leases] == list(ids)
         self.book("Granted", len(ids))
         return leases
@@ -160,7 +160,7 @@ class Ledger:
         self.gone("DeadLettered", mailbox, *ids)
 
     def refuse(self, delivery: Delivery, *, state: str = "retrying", **nack: Any) -> None:
-        assert self.mesh.session.execute(Nack(delivery._lease.token, **nack)) == state
+        assert self.mesh.session.execute(Nack(delivery._token, **nack)) == state
 
     # -- the end
 
@@ -266,7 +266,7 @@ def _failures(on: Ledger, planner: Agent) -> None:
     on.refuse(second, code="busy", reason="later", state="deferred", until=session.now() + 5_000)
     on.book("Returned")
     [third] = on.take(coder, "bytes")
-    session.execute(Release([third._lease.token]))
+    session.execute(Release([third._token]))
     on.book("Returned")
     on.send(planner, "slow", "slow-1", "slow-2")
     [late] = on.take(slow, "slow-1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.entry import Entry, Leases
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane, lane_order
 from relaymesh.kernel.mailbox import Mailbox
@@ -15,7 +15,7 @@ from relaymesh.kernel.state import State
 
 
 def check(state: State) -> None:
-    leases = {}
+    leases: Leases = {}
     for mailbox in state.mailboxes.values():
         check_counts(mailbox)
         check_lanes(mailbox)
@@ -23,9 +23,14 @@ def check(state: State) -> None:
         for entry in mailbox.entries.values():
             assert (entry.state == LEASED) == (entry.lease is not None)
             if entry.lease is not None:
-                leases[entry.lease.token] = entry.lease
-                assert entry.lease.held
-                assert entry.lease.sequence == entry.sequence
+                part = mailbox.entries[entry.sequence]
+                if isinstance(part, Parcel):
+                    assert part.tokens[entry.sequence - part.first] == entry.lease.token
+                    leases[entry.lease.token] = part
+                else:
+                    assert entry.lease.held
+                    assert entry.lease.entry is entry
+                    leases[entry.lease.token] = entry.lease
                 assert entry.lease.grant.mailbox == mailbox.address
     assert state.leases == leases
     for grant in {id(lease.grant): lease.grant for lease in leases.values()}.values():

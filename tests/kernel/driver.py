@@ -25,7 +25,8 @@ from relaymesh.kernel.commands import (
 )
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.decision import Encoders
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.deliveries import DeliveryRow
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import PLAIN_ENCODERS, Kernel
 from relaymesh.kernel.mailbox import Mailbox, Waiter
@@ -57,7 +58,7 @@ def replay(records: Iterable[AnyRecord], state: State | None = None) -> State:
     return state
 
 
-def ids(deliveries: Iterable[Lease | Entry | Receipt]) -> list[str]:
+def ids(deliveries: Iterable[DeliveryRow | Entry | Receipt]) -> list[str]:
     return [item.id if isinstance(item, Receipt) else item.envelope.id for item in deliveries]
 
 
@@ -123,28 +124,28 @@ class Driver:
 
     # -- receiving and settling
 
-    def receive(self, mailbox: str, max: int = 1, holder: str = "worker", **waiter: Any) -> list[Lease]:
+    def receive(self, mailbox: str, max: int = 1, holder: str = "worker", **waiter: Any) -> list[DeliveryRow]:
         """What is ready now; nobody is left waiting."""
         delivered = self.do(Receive(mailbox, Waiter(holder, max, **waiter), wait=False)).delivered
-        return delivered[0].leases if delivered else []
+        return list(delivered[0].deliveries.rows()) if delivered else []
 
     def wait(self, mailbox: str, max: int = 1, holder: str = "worker", **waiter: Any) -> Waiter:
         waiting = Waiter(holder, max, **waiter)
         self.do(Receive(mailbox, waiting))
         return waiting
 
-    def ack(self, *leases: Lease) -> list[int]:
+    def ack(self, *leases: DeliveryRow) -> list[int]:
         stale: list[int] = self.do(Ack([lease.token for lease in leases])).result
         return stale
 
-    def drop(self, *leases: Lease) -> list[int]:
+    def drop(self, *leases: DeliveryRow) -> list[int]:
         stale: list[int] = self.do(Ack([lease.token for lease in leases], drop=True)).result
         return stale
 
-    def release(self, *leases: Lease) -> None:
+    def release(self, *leases: DeliveryRow) -> None:
         self.do(Release([lease.token for lease in leases]))
 
-    def nack(self, lease: Lease, *, code: str = "other", **fields: Any) -> str:
+    def nack(self, lease: DeliveryRow, *, code: str = "other", **fields: Any) -> str:
         outcome: str = self.do(Nack(lease.token, code, **fields)).result
         return outcome
 

@@ -64,7 +64,7 @@ def _lease(lease: Lease | None) -> tuple[object, ...]:
     if lease is None:
         return ()
     grant = lease.grant
-    return lease.token, lease.attempt, lease.sequence, grant.mailbox, grant.holder, grant.remote
+    return lease.token, lease.attempt, lease.entry.sequence, grant.mailbox, grant.holder, grant.remote
 
 
 def admitted(state: State) -> dict[tuple[str, str], Seen | tuple[str, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.step import BreakerMoved
 from tests.kernel.driver import SECOND, Driver, names
 
@@ -32,7 +32,7 @@ class Patient(Driver):
         self.send(self.here, *names(f"m{self.sent}-", count), **fields)
         self.sent += 1
 
-    def take(self, count: int = 1) -> list[Lease]:
+    def take(self, count: int = 1) -> list[DeliveryRow]:
         return self.receive(self.here, count)
 
     def fail(self, count: int) -> None:

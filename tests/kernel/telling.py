@@ -27,7 +27,8 @@ class Handed(NamedTuple):
 
 def deliveries_of(delivered: Delivered) -> list[Handed]:
     """The one place here that knows in which form the kernel hands deliveries out."""
-    return [Handed(each.token, each.envelope.id, each.attempt, each.deadline) for each in delivered.leases]
+    rows = delivered.deliveries.rows()
+    return [Handed(row.token, row.envelope.id, row.attempt, row.deadline) for row in rows]
 
 
 def counts(kernel: Kernel) -> dict[str, str]:

@@ -211,7 +211,7 @@ def test_the_kernel_says_when_the_wait_is_over_and_who_waits_is_served() -> None
     step = mesh.advance(10 * SECOND)
     assert step.delivered is not None
     assert step.delivered[0].waiter is waiter
-    assert len(step.delivered[0].leases) == 2
+    assert len(step.delivered[0].deliveries.rows()) == 2
 
 
 def test_enough_successful_probes_close_it() -> None:
@@ -238,7 +238,7 @@ def test_closing_serves_whoever_waits_in_the_same_step() -> None:
     mesh.wait(mesh.here, 9)
     mesh.ack(*probes)
     assert mesh.step.delivered is not None
-    assert len(mesh.step.delivered[0].leases) == 3
+    assert len(mesh.step.delivered[0].deliveries.rows()) == 3
 
 
 def test_a_probe_that_passed_makes_room_for_another() -> None:
@@ -250,7 +250,7 @@ def test_a_probe_that_passed_makes_room_for_another() -> None:
     mesh.wait(mesh.here, 9)
     mesh.ack(probes[0])
     assert mesh.step.delivered is not None
-    assert len(mesh.step.delivered[0].leases) == 1
+    assert len(mesh.step.delivered[0].deliveries.rows()) == 1
 
 
 def test_a_probe_of_a_bad_message_passes() -> None:
@@ -340,7 +340,7 @@ def test_a_probe_that_says_nothing_makes_room_for_another(how: str) -> None:
         mesh.nack(probes[0], until=mesh.now + MINUTE)
     assert mesh.state == "half-open"
     assert mesh.step.delivered is not None
-    assert len(mesh.step.delivered[0].leases) == 1
+    assert len(mesh.step.delivered[0].deliveries.rows()) == 1
 
 
 def test_one_delivery_after_the_other_is_enough_to_close_it() -> None:
@@ -461,7 +461,7 @@ def test_a_hand_opens_it_until_a_hand_closes_it() -> None:
     step = mesh.do(SetBreaker(mesh.here, open=False))
     assert mesh.state == "closed"
     assert step.delivered is not None
-    assert len(step.delivered[0].leases) == 5
+    assert len(step.delivered[0].deliveries.rows()) == 5
 
 
 def test_a_hand_may_close_what_opened_by_itself_and_twice_is_once() -> None:
@@ -491,7 +491,7 @@ def test_other_thresholds_begin_anew_and_serve_whoever_waits() -> None:
     mesh.agent(**{**mesh.box_settings, "breaker": False})
     assert mesh.state == "closed"
     assert mesh.step.delivered is not None
-    assert len(mesh.step.delivered[0].leases) == 5
+    assert len(mesh.step.delivered[0].deliveries.rows()) == 5
 
 
 def test_other_settings_leave_it_as_it_is() -> None:

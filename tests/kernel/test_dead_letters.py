@@ -89,7 +89,7 @@ def test_a_redriven_message_starts_with_no_attempts_and_is_due_now() -> None:
     mesh.nack(*mesh.receive(box))
     (sequence,) = mesh.redrive(*mesh.letters)
     (lease,) = mesh.receive(box)
-    assert (lease.attempt, lease.entry.sequence, lease.entry.redrives) == (1, sequence, 1)
+    assert (lease.attempt, lease.sequence, mesh.entry(box, "m").redrives) == (1, sequence, 1)
     assert mesh.box(box).counters.redriven == 1
 
 

@@ -178,7 +178,7 @@ def test_a_message_that_falls_due_goes_to_whoever_waits() -> None:
     assert mesh.kernel.next_event_at == mesh.now + SECOND
     (delivered,) = mesh.advance(SECOND).delivered or []
     assert delivered.waiter is waiter
-    assert ids(delivered.leases) == ["m"]
+    assert ids(delivered.deliveries.rows()) == ["m"]
 
 
 def test_time_that_goes_back_makes_nothing_invisible_again() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaymesh.kernel.commands import SetBreaker
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import DeliveryRow
 from tests.kernel.driver import SECOND, names, replay
 from tests.kernel.durable import durable
 from tests.kernel.patient import Patient
@@ -34,7 +34,7 @@ class Story:
 
     def __init__(self, **settings: Any) -> None:
         self.mesh = Patient(lease_ms=5 * SECOND, **settings)
-        self.out: list[Lease] = []
+        self.out: list[DeliveryRow] = []
         self.acked: list[str] = []
         self.sent: list[str] = []
 
@@ -44,7 +44,7 @@ class Story:
         before = box.breaker.state
         attempts = {entry.sequence: entry.attempts for entry in box.entries.values()}
         self._do(what, number, key)
-        granted = [lease for delivered in mesh.step.delivered or () for lease in delivered.leases]
+        granted = [lease for delivered in mesh.step.delivered or () for lease in delivered.deliveries.rows()]
         self.out += granted
         if before == "open" and not mesh.moved:
             assert not granted, "nothing goes out while it is open"
@@ -73,7 +73,7 @@ class Story:
         elif number < len(self.out):
             self._settle(what, self.out.pop(number))
 
-    def _settle(self, what: str, lease: Lease) -> None:
+    def _settle(self, what: str, lease: DeliveryRow) -> None:
         if what == "ack":
             if not self.mesh.ack(lease):
                 self.acked.append(lease.envelope.id)
@@ -87,12 +87,14 @@ class Story:
         mesh = self.mesh
         mesh.do(SetBreaker(mesh.here, open=False))
         for _ in range(200):
-            self.out += [lease for delivered in mesh.step.delivered or () for lease in delivered.leases]
+            self.out += [
+                lease for delivered in mesh.step.delivered or () for lease in delivered.deliveries.rows()
+            ]
             for lease in self.out:
                 if not mesh.ack(lease):
                     self.acked.append(lease.envelope.id)
             self.out = [
-                *(lease for delivered in mesh.step.delivered or () for lease in delivered.leases),
+                *(lease for delivered in mesh.step.delivered or () for lease in delivered.deliveries.rows()),
                 *mesh.take(9),
             ]
             mesh.advance(3 * SECOND)

@@ -47,7 +47,7 @@ class LaneAndTwin(RuleBasedStateMachine):
             assert entry is self.waiting.pop(0)
             entry.state = LEASED
             token = len(self.out) + self.sequence * 100
-            entry.lease = Lease(token, entry, entry.envelope, 1, 0, grant, entry.sequence)
+            entry.lease = Lease(token, entry, 1, 0, grant)
             self.lane.send_out(entry.lease)
             self.out.append(entry)
 

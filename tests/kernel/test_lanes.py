@@ -284,7 +284,7 @@ def test_a_mailbox_that_is_no_longer_ordered_serves_whoever_waits() -> None:
     step = mesh.do(OpenMailbox(box, MailboxSettings(ordered=False)))
     assert step.delivered is not None
     assert step.delivered[0].waiter is waiter
-    assert ids(step.delivered[0].leases) == ["2"]
+    assert ids(step.delivered[0].deliveries.rows()) == ["2"]
 
 
 def test_an_answer_nobody_asks_for_any_more_takes_its_place_in_its_lane() -> None:

@@ -202,8 +202,8 @@ class KernelAndModel(RuleBasedStateMachine):
                     facts.deaths[record.mailbox, dead] = sequence + i
             sequence += record.count
         for delivered in step.delivered or ():
-            sequences = [lease.sequence for lease in delivered.leases]
-            tokens = [lease.token for lease in delivered.leases]
+            sequences = [lease.sequence for lease in delivered.deliveries.rows()]
+            tokens = [lease.token for lease in delivered.deliveries.rows()]
             facts.delivered[self.names[id(delivered.waiter)]] = (sequences, tokens)
         return facts
 
@@ -247,10 +247,12 @@ class KernelAndModel(RuleBasedStateMachine):
                 granted |= {record.token + i: sequence for i in range(record.count)}
         assert sorted(granted) == list(granted)
         for delivered in step.delivered or ():
-            for lease in delivered.leases:
+            for lease in delivered.deliveries.rows():
                 assert delivered.written >= granted[lease.token], "the grant is written first"
-                assert ends >= delivered.synced > lease.place.ready_sequence, "and what made it ready synced"
-                if self.kernel.state.leases.get(lease.token) is not lease:
+                entry = self.kernel.state.mailboxes[lease.mailbox].entries.look(lease.sequence)
+                made_ready = lease.sequence if entry is None else entry.ready_sequence
+                assert ends >= delivered.synced > made_ready, "and what made it ready synced"
+                if not self.kernel.holds(lease.token):
                     assert delivered.synced == delivered.written, "at most once: settled and synced"
         if granted:
             assert not self.tokens or min(granted) > max(self.tokens), "a token is never issued twice"

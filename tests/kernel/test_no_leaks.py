@@ -132,9 +132,11 @@ def test_a_settled_delivery_is_held_by_nobody_but_its_receiver() -> None:
     mesh = Driver()
     box = mesh.agent()
     mesh.send(box, "m", "held", key="k", ttl_ms=0)
-    lease, _ = mesh.receive(box, 2)
+    row, _ = mesh.receive(box, 2)
+    lease = mesh.kernel.state.lease(row.token)
+    assert lease is not None
     entry = lease.entry
-    mesh.ack(lease)
+    mesh.ack(row)
     mesh.records.clear()
     mesh.step = None  # type: ignore[assignment]
     assert sys.getrefcount(lease) == 2, "the variable and the call"

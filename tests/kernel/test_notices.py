@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from relaymesh.kernel.commands import Expect, Forgo, Receive, Settle, Tick, Unexpect
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.moment import iso
 from tests.kernel.driver import HOUR, MINUTE, SECOND, Driver, ids, letter
@@ -18,7 +18,7 @@ def notices(mesh: Driver, box: str) -> list[tuple[str, dict[str, Any]]]:
     return [(e.envelope.type, json.loads(e.envelope.content)) for e in mesh.box(box).entries.values()]
 
 
-def ask(mesh: Driver, correlation: str = "q") -> tuple[str, str, Lease]:
+def ask(mesh: Driver, correlation: str = "q") -> tuple[str, str, DeliveryRow]:
     """`asker` asks `oracle`, which has received the question."""
     asker, oracle = mesh.agent("asker"), mesh.agent("oracle")
     mesh.do(Expect(asker, correlation))
@@ -151,7 +151,7 @@ def test_an_answer_goes_to_whoever_asked_and_to_nobody_else() -> None:
     answer = letter("answer", b"42", sender=oracle, type="answer", correlation_id="q")
     (delivered,) = mesh.do(Settle(question.token, [(asker, [answer])])).delivered or []
     assert delivered.waiter is waiting
-    assert delivered.leases[0].envelope.content == b"42"
+    assert delivered.deliveries.rows()[0].envelope.content == b"42"
     assert mesh.do(Forgo(asker, listening)).result is True
 
 
@@ -187,7 +187,7 @@ def test_a_question_that_ends_without_an_answer_says_so_to_whoever_asked(end: st
         mesh.advance(2 * HOUR)
     (delivered,) = mesh.step.delivered or []
     assert delivered.waiter is waiting
-    assert delivered.leases[0].envelope.type == "nack"
+    assert delivered.deliveries.rows()[0].envelope.type == "nack"
 
 
 def test_an_answer_nobody_asks_for_any_more_is_an_ordinary_message() -> None:

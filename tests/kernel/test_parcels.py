@@ -35,7 +35,7 @@ from relaymesh.kernel.commands import (
     Tick,
 )
 from relaymesh.kernel.dedup import WINDOW_MS, Admitted, Seen, each_of
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.parcel import CUT_MIN, Parcel
@@ -77,9 +77,9 @@ def test_messages_that_come_together_stand_as_one_parcel_until_they_are_acked_as
     leases = driver.receive(BOX, 6)
     assert parcels_in(driver) == [(first, 6)]
     assert [lease.sequence for lease in leases] == [*range(first, first + 6)]
-    assert all(lease.held for lease in leases)
+    assert held(driver, leases) == leases
     assert driver.ack(*leases) == []
-    assert not any(lease.held for lease in leases)
+    assert held(driver, leases) == []
     assert not driver.box(BOX).entries
     assert not driver.kernel.state.leases
 
@@ -163,8 +163,7 @@ def test_a_message_that_goes_its_own_way_unpacks_its_parcel_and_leaves_the_other
             driver.now += 10 * MINUTE
             driver.do(Tick())
     assert parcels_in(driver) == []
-    assert not leases[1].held
-    assert [lease for lease in leases if lease.held] == others
+    assert held(driver, leases) == others
     assert driver.ack(*others) == []
 
 
@@ -284,7 +283,7 @@ class WithAndWithout(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.drivers = (Driver(chance=0.5), Driver(chance=0.5))
         self.names = 0
-        self.held: list[tuple[Lease, Lease]] = []
+        self.held: list[int] = []
 
     def teardown(self) -> None:
         self.patch.undo()
@@ -305,9 +304,9 @@ class WithAndWithout(RuleBasedStateMachine):
         assert msgspec.to_builtins(first.result) == msgspec.to_builtins(second.result)
         assert first.ended == second.ended
         for one, two in zip(first.delivered or (), second.delivered or (), strict=True):
-            assert shown(one.leases) == shown(two.leases)
+            assert one.deliveries.rows() == two.deliveries.rows()
             assert (one.written, one.synced) == (two.written, two.synced)
-            self.held += zip(one.leases, two.leases, strict=True)
+            self.held += one.deliveries.tokens
         return first, second
 
     @initialize(
@@ -358,17 +357,17 @@ class WithAndWithout(RuleBasedStateMachine):
         if self.held:
             start = data.draw(st.integers(0, len(self.held) - 1))
             end = data.draw(st.integers(start + 1, len(self.held)))
-            self.do(Ack([lease.token for lease, _ in self.held[start:end]], drop))
+            self.do(Ack(self.held[start:end], drop))
 
     @rule()
     def ack_all(self) -> None:
-        self.do(Ack([lease.token for lease, _ in self.held]))
+        self.do(Ack(list(self.held)))
         self.held.clear()
 
     @rule(data=st.data(), how=st.sampled_from(["nack", "release", "extend", "defer"]))
     def deal_with_one(self, data: st.DataObject, how: str) -> None:
         if self.held:
-            token = data.draw(st.sampled_from(self.held))[0].token
+            token = data.draw(st.sampled_from(self.held))
             match how:
                 case "nack":
                     self.do(Nack(token, "other"))
@@ -415,7 +414,7 @@ class WithAndWithout(RuleBasedStateMachine):
         check(one)
         assert durable(one) == durable(two)
         assert admitted(one) == admitted(two)
-        assert all(first.held == second.held for first, second in self.held)
+        assert one.leases.keys() == two.leases.keys()
 
 
 def error_of(step: Step) -> tuple[type, str] | None:
@@ -423,11 +422,8 @@ def error_of(step: Step) -> tuple[type, str] | None:
     return None if error is None else (type(error), error.message)
 
 
-def shown(leases: list[Lease]) -> list[tuple[Any, ...]]:
-    return [
-        (lease.token, lease.sequence, lease.attempt, lease.deadline, lease.envelope.id, lease.grant.settled)
-        for lease in leases
-    ]
+def held(driver: Driver, rows: list[DeliveryRow]) -> list[DeliveryRow]:
+    return [row for row in rows if driver.kernel.holds(row.token)]
 
 
 WithAndWithout.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

@@ -48,7 +48,7 @@ def test_whoever_waits_is_served_at_the_very_millisecond_a_token_comes() -> None
     assert mesh.advance(333).delivered is None
     step = mesh.advance(1)
     assert step.delivered is not None
-    assert (step.delivered[0].waiter, ids(step.delivered[0].leases)) == (waiter, ["m1"])
+    assert (step.delivered[0].waiter, ids(step.delivered[0].deliveries.rows())) == (waiter, ["m1"])
 
 
 def test_of_a_high_rate_whoever_waits_is_woken_a_hundred_times_a_second() -> None:
@@ -60,7 +60,7 @@ def test_of_a_high_rate_whoever_waits_is_woken_a_hundred_times_a_second() -> Non
     while mesh.kernel.next_event_at < start + SECOND:
         step = mesh.advance(mesh.kernel.next_event_at - mesh.now)
         wakes += 1
-        served += sum(len(delivered.leases) for delivered in step.delivered or ())
+        served += sum(len(delivered.deliveries.rows()) for delivered in step.delivered or ())
         mesh.wait(box, 1000)
     assert wakes == 99
     assert served == 1_980
@@ -143,11 +143,11 @@ def test_another_rate_holds_at_once_and_none_sets_everything_free() -> None:
     mesh.wait(box, 2)
     mesh.agent(rate_per_s=1, rate_burst=2)
     assert mesh.step.delivered is not None
-    assert len(mesh.step.delivered[0].leases) == 2
+    assert len(mesh.step.delivered[0].deliveries.rows()) == 2
     mesh.wait(box, 9)
     mesh.agent(capacity=100)
     assert mesh.step.delivered is not None
-    assert len(mesh.step.delivered[0].leases) == 6
+    assert len(mesh.step.delivered[0].deliveries.rows()) == 6
 
 
 def test_a_restart_begins_with_a_full_bucket() -> None:
@@ -232,8 +232,8 @@ def test_a_mailbox_never_gives_out_more_and_everything_in_the_end(
 
     def note() -> None:
         for delivered in mesh.step.delivered or ():
-            grants.append((mesh.now, len(delivered.leases)))
-            mesh.ack(*delivered.leases)
+            grants.append((mesh.now, len(delivered.deliveries.rows())))
+            mesh.ack(*delivered.deliveries.rows())
 
     def live_until(end: int) -> None:
         while mesh.kernel.next_event_at <= end:

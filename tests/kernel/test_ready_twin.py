@@ -9,9 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from relaymesh.kernel.entries import Entries, sequences_of
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.lane import Lane
-from relaymesh.kernel.parcel import Entries, Parcel, sequences_of
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.pending import DELAYED
 from relaymesh.kernel.schedule import Ready
 from relaymesh.kernel.settings import MailboxSettings
@@ -147,8 +148,8 @@ class ReadyAndTwin(RuleBasedStateMachine):
         popped = sequences_of(self.ready.pop_parts(limit))
         assert len(popped) <= limit
         for sequence in popped:
-            assert same(self.entries[sequence], self.twin.pop())
-            self.out.append(self.entries[sequence])
+            assert same(self.entries.take_out(sequence), self.twin.pop())
+            self.out.append(self.entries.take_out(sequence))
 
     @precondition(lambda self: self.standing())
     @rule(data=st.data())
@@ -206,11 +207,11 @@ class ReadyAndTwin(RuleBasedStateMachine):
         moved = data.draw(st.lists(st.sampled_from(self.standing()), unique_by=id, min_size=1))
         for entry in moved:
             entry.priority = priority
-            own = self.entries[entry.sequence]
+            own = self.entries.take_out(entry.sequence)
             own.queued, own.priority = 0, priority
         self.ready.sweep()
         for entry in moved:
-            self.ready.push(self.entries[entry.sequence])
+            self.ready.push(self.entries.take_out(entry.sequence))
 
     @invariant()
     def nothing_stale_piles_up(self) -> None:
@@ -228,7 +229,7 @@ def test_settled_entries_nobody_receives_are_swept_out() -> None:
     ready = Ready(MailboxSettings(), entries)
     for i in range(10_000):
         entries[i] = Entry(letter(), i, i, i, i, 0, 3)
-        ready.push(entries[i])
+        ready.push(entries.take_out(i))
         del entries[i]
         ready.gone(1)
     assert len(ready) <= 130
@@ -248,7 +249,7 @@ def test_a_batch_of_one_priority_costs_the_credits_of_its_entries_one_by_one(pri
             assert taken == [entries[i] for i in range(count)]
             for i in range(40, 100):
                 entries[i] = Entry(letter(), i, i, i, i, 0, i % 5 + 1)
-                ready.push(entries[i])
+                ready.push(entries.take_out(i))
             left = [ready.pop() for _ in range(100 - count)]
             orders.append([entry.sequence for entry in left if isinstance(entry, Entry)])
         assert orders[0] == orders[1]

@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 
 from relaymesh.kernel.commands import OpenMailbox, Reprioritise
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.settings import MailboxSettings
 from tests.kernel.driver import SECOND, Driver, ids, names
 
@@ -18,7 +18,7 @@ def send_each(mesh: Driver, box: str, count: int, *priorities: int) -> None:
         mesh.send(box, *names(f"p{priority}-", count), priority=priority)
 
 
-def priorities(leases: list[Lease]) -> list[int]:
+def priorities(leases: list[DeliveryRow]) -> list[int]:
     return [lease.envelope.priority for lease in leases]
 
 

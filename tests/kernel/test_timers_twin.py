@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from relaymesh.kernel import timers
-from relaymesh.kernel.entry import Entry, Grant, Lease
+from relaymesh.kernel.entry import Entry, Grant, Lease, Leases
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.moment import NEVER
 from relaymesh.kernel.pending import DELAYED, LEASED, READY
@@ -144,7 +144,7 @@ class ExpiryAndTwin(SmallSweeps):
 class LeaseClockAndTwin(SmallSweeps):
     def __init__(self) -> None:
         super().__init__()
-        self.leases: dict[int, Lease] = {}
+        self.leases: Leases = {}
         self.clock = LeaseClock(self.leases)
         self.twin: list[Lease] = []
 
@@ -153,9 +153,9 @@ class LeaseClockAndTwin(SmallSweeps):
         grant = Grant("box", "holder", self.now + length, length)
         for _ in range(count):
             entry = self.entry(BOXES[0], self.now)
-            lease = Lease(self.sequence, entry, entry.envelope, 1, grant.deadline, grant, entry.sequence)
+            lease = Lease(self.sequence, entry, 1, grant.deadline, grant)
             self.leases[lease.token] = lease
-            grant.tokens.append(lease.token)
+            grant.tokens = [*grant.tokens, lease.token]
             grant.held += 1
             self.twin.append(lease)
         self.clock.add(grant)
@@ -205,8 +205,8 @@ def test_expiry_lets_go_of_what_is_settled_and_of_the_times_it_stood_for() -> No
     expiry = Expiry()
     box = BOXES[0]
     for i in range(10 * SWEEP_MIN):
-        box.entries[i] = Entry(letter(ttl_ms=1 + i * 10_000), i, 0, 0, 0, 0, 3)
-        expiry.add(box, [box.entries[i]])
+        entry = box.entries[i] = Entry(letter(ttl_ms=1 + i * 10_000), i, 0, 0, 0, 0, 3)
+        expiry.add(box, [entry])
         del box.entries[i]
         expiry.settled(1)
     assert len(expiry) <= 2 * SWEEP_MIN
@@ -215,13 +215,13 @@ def test_expiry_lets_go_of_what_is_settled_and_of_the_times_it_stood_for() -> No
 
 
 def test_one_lease_that_is_held_for_long_does_not_keep_the_grants_after_it() -> None:
-    leases: dict[int, Lease] = {}
+    leases: Leases = {}
     clock = LeaseClock(leases)
     kept: list[Lease] = []
     for i in range(10 * SWEEP_MIN):
         entry = Entry(letter(), i, 0, 0, 0, 0, 3)
         grant = Grant("box", "holder", 60_000 + i, 60_000)
-        lease = Lease(i, entry, entry.envelope, 1, grant.deadline, grant, i)
+        lease = Lease(i, entry, 1, grant.deadline, grant)
         if i == 0:
             leases[0] = lease
             grant.tokens, grant.held = [0], 1
@@ -232,10 +232,11 @@ def test_one_lease_that_is_held_for_long_does_not_keep_the_grants_after_it() -> 
 
 
 def test_a_lease_extended_again_and_again_stands_there_a_bounded_number_of_times() -> None:
-    leases: dict[int, Lease] = {}
+    leases: Leases = {}
     clock = LeaseClock(leases)
     entry = Entry(letter(), 0, 0, 0, 0, 0, 3)
-    lease = leases[7] = Lease(7, entry, entry.envelope, 1, 0, Grant("box", "holder", 0, 0), 0)
+    lease = Lease(7, entry, 1, 0, Grant("box", "holder", 0, 0))
+    leases[7] = lease
     for i in range(10 * SWEEP_MIN):
         lease.deadline = 10_000_000 + i
         clock.extend(lease)

@@ -135,7 +135,7 @@ def test_whoever_waits_for_a_subscription_that_ends_is_given_nothing() -> None:
     waiter = mesh.wait(box)
     (delivered,) = mesh.do(Unsubscribe(box)).delivered or []
     assert delivered.waiter is waiter
-    assert delivered.leases == []
+    assert delivered.deliveries.rows() == []
     assert mesh.do(Forgo(box, waiter)).result is False, "it has its answer"
 
 

@@ -34,7 +34,7 @@ def test_a_session_passes_its_budget_on(tmp_path: Path) -> None:
             session.execute(Send([(BOX, [letter("2", 3_000)])], budget=5_000))
         with pytest.raises(OverBudget):
             session.execute(Expect(BOX, "question", budget=100))
-        [lease] = session.receive(BOX, 1, 0)
+        [lease] = session.receive(BOX, 1, 0).rows()
         with pytest.raises(OverBudget):
             session.execute(Settle(lease.token, [(BOX, [letter("answer", 3_000)])], budget=5_000))
         assert session.execute(Ack([lease.token])) == []
@@ -105,7 +105,7 @@ def test_a_nack_of_fifteen_megabytes_writes_ten_kilobytes(tmp_path: Path) -> Non
     try:
         session.execute(OpenMailbox(BOX))
         session.execute(Send([(BOX, [letter("1")])]))
-        [lease] = session.receive(BOX, 1, 0)
+        [lease] = session.receive(BOX, 1, 0).rows()
         before = node.core.journal.bytes_written
         session.execute(Nack(lease.token, "busy", "r" * 1_000_000, "s" * 15_000_000))
         assert node.core.journal.bytes_written - before < 12_000

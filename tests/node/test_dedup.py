@@ -191,8 +191,8 @@ def test_an_answer_in_other_words_settles_all_the_same(tmp_path: Path) -> None:
         answer = Envelope("answer", "default/coder", b'{"b":2,"a":1}')
         other = Envelope("answer", "default/coder", b'{"b":3,"a":1}')
         with pytest.raises(Conflict):
-            session.execute(Settle(delivery._lease.token, [("default/planner", [other])]))
-        (receipt,) = session.execute(Settle(delivery._lease.token, [("default/planner", [answer])]))
+            session.execute(Settle(delivery._token, [("default/planner", [other])]))
+        (receipt,) = session.execute(Settle(delivery._token, [("default/planner", [answer])]))
         assert receipt.duplicate
         assert mesh.stats().pending == 0
 

@@ -33,7 +33,7 @@ def test_the_mesh_stops_tells_everybody_and_opens_again_with_all_that_was_receip
         waiting = threads.submit(mesh.agent("tester").receive, 30)
         eventually(lambda: core.kernel.state.mailboxes["default/tester"].waiters)
         with pytest.raises(Closed, match="the record Returned of default/coder cannot be written"):
-            core.execute(broken(delivery._lease.token))
+            core.execute(broken(delivery._token))
         with pytest.raises(Closed, match="cannot be written"):
             waiting.result(10)
     with pytest.raises(Closed, match="cannot be written") as caught:
@@ -50,7 +50,7 @@ def test_what_was_decided_before_the_defect_is_still_written_and_receipted() -> 
     mesh = mesh_on(disk)
     planner, coder = mesh.agent("planner"), mesh.agent("coder")
     planner.send("coder", 1, id="one")
-    token = coder.receive(timeout=5)._lease.token
+    token = coder.receive(timeout=5)._token
     core = node_of(mesh).core
     two = Envelope("two", "default/planner", b"2")
     step = core.submit(Send([("default/coder", [two])]))

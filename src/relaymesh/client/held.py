@@ -1,96 +1,85 @@
-"""The deliveries a client holds, as the objects the SDK works with."""
+"""The deliveries a client holds: by their tokens, what it was told of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from relaymesh.kernel.entry import Entry, Grant, Lease
-from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.lane import Lane
-from relaymesh.kernel.pending import LEASED
-
-NO_LANE = -1
+from relaymesh.kernel.deliveries import NO_LANE, Deliveries
+from relaymesh.wire.frames import Attempt
 
 
 class HeldLeases:
     """Every lease that came and was neither settled nor seen to run out.
 
-    Entries and leases point at each other and are left out of garbage collection: whoever takes one out
-    of here cuts the link, which also says that it is no longer there to be worked on.
+    Those that came together are kept as they came; what changes is which of their tokens are still here,
+    and until when. Any thread may ask `holds`; the rest belongs to the client's loop.
     """
 
-    def __init__(self, holder: str) -> None:
-        self._holder = holder
-        self._leases: dict[int, Lease] = {}
+    def __init__(self) -> None:
+        self._batches: dict[int, Deliveries] = {}
+        """What each token came with."""
+        self._extended: dict[int, int] = {}
+        """Deadlines that are others than those they came with."""
 
     @property
     def tokens(self) -> list[int]:
-        return list(self._leases)
+        return list(self._batches)
 
-    def get(self, token: int) -> Lease | None:
-        return self._leases.get(token)
+    def holds(self, token: int) -> bool:
+        return token in self._batches
 
-    def arrived(
-        self,
-        mailbox: str,
-        tokens: Sequence[int],
-        sequences: Sequence[int],
-        attempts: Sequence[int],
-        deadlines: Sequence[int],
-        envelopes: Sequence[Envelope],
-        lanes: Sequence[int] | None = None,
-        *,
-        settled: bool = False,
-        topics: Sequence[str | None] | None = None,
-    ) -> list[Lease]:
-        """Deliveries of one mailbox, as leases. A single topic is that of all."""
-        grant = Grant(mailbox, self._holder, deadlines[0] if deadlines else 0, 0, True, settled=settled)
-        held = self._leases
-        leases: list[Lease] = []
-        for token, sequence, attempt, deadline, envelope in zip(
-            tokens, sequences, attempts, deadlines, envelopes, strict=True
-        ):
-            entry = Entry(envelope, sequence, 0, 0, 0, 0, envelope.priority, LEASED, attempt)
-            lease = Lease(token, entry, envelope, attempt, deadline, grant, sequence)
-            if not settled:
-                entry.lease = lease
-                held[token] = lease
-            leases.append(lease)
-        if lanes is not None:
-            _join_lanes(leases, lanes)
-        if topics:
-            every = topics if len(topics) == len(leases) else [topics[0]] * len(leases)
-            for lease, topic in zip(leases, every, strict=True):
-                lease.entry.topic = topic
-        return leases
+    def deadline(self, token: int) -> int:
+        """When the lease ends as far as is known; 0 for one that is not here."""
+        extended = self._extended.get(token)
+        if extended is not None:
+            return extended
+        batch = self._batches.get(token)
+        return 0 if batch is None else batch.deadlines[_row(batch, token)]
 
-    def drop(self, tokens: Iterable[int]) -> None:
+    def attempt(self, token: int) -> Attempt | None:
+        """The delivery as a node is asked about it."""
+        batch = self._batches.get(token)
+        if batch is None:
+            return None
+        row = _row(batch, token)
+        return batch.mailbox, batch.sequences[row], batch.attempts[row], self.deadline(token)
+
+    def arrived(self, got: Deliveries) -> None:
+        """Deliveries of one mailbox. Those that are settled already need not be held."""
+        if not got.settled:
+            self._batches.update(dict.fromkeys(got.tokens, got))
+
+    def drop(self, tokens: Sequence[int]) -> None:
         """They are settled, or lost, or were given back."""
+        batches, extended = self._batches, self._extended
         for token in tokens:
-            lease = self._leases.pop(token, None)
-            if lease is not None:
-                lease.entry.lease = None
-                lane = lease.entry.lane
-                if lane is not None:
-                    lane.run.pop(token, None)
+            batches.pop(token, None)
+        if extended:
+            for token in tokens:
+                extended.pop(token, None)
 
     def returned(self, token: int) -> None:
         """It failed and goes back to its lane: so do those that were to come after it."""
-        lease = self._leases.get(token)
-        lane = None if lease is None else lease.entry.lane
-        later: list[int] = []
-        if lane is not None:
-            run = list(lane.run)
-            later = run[run.index(token) :] if token in lane.run else []
-        self.drop([token, *later])
+        self.drop([token, *self._later(token)])
+
+    def _later(self, token: int) -> list[int]:
+        batch = self._batches.get(token)
+        if batch is None or batch.lanes is None:
+            return []
+        row = _row(batch, token)
+        lane = batch.lanes[row]
+        if lane == NO_LANE:
+            return []
+        after = zip(batch.tokens[row + 1 :], batch.lanes[row + 1 :], strict=True)
+        return [each for each, number in after if number == lane]
 
     def drop_expired(self, before: int) -> None:
         """Leases that ended before this time: their holder forgot them."""
-        self.drop([token for token, lease in self._leases.items() if lease.deadline < before])
+        self.drop([token for token in self._batches if self.deadline(token) < before])
 
     def deadlines(self, extends: Sequence[tuple[int, int]]) -> list[int]:
         """When the leases to be extended end as far as is known, to be given to `extended`."""
-        return [0 if (lease := self._leases.get(token)) is None else lease.deadline for token, _ in extends]
+        return [self.deadline(token) for token, _ in extends]
 
     def extended(
         self, extends: Sequence[tuple[int, int]], before: Sequence[int], deadlines: Sequence[int | None]
@@ -100,23 +89,19 @@ class HeldLeases:
         Of two answers that may have overtaken each other the later deadline holds.
         """
         for (token, _), known, deadline in zip(extends, before, deadlines, strict=True):
-            lease = self._leases.get(token)
             if deadline is None:
                 self.drop([token])
-            elif lease is not None:
-                lease.deadline = deadline if lease.deadline == known else max(lease.deadline, deadline)
+            elif token in self._batches:
+                now = self.deadline(token)
+                self._extended[token] = deadline if now == known else max(now, deadline)
 
     def clear(self) -> None:
-        self.drop(self.tokens)
+        self._batches.clear()
+        self._extended.clear()
 
 
-def _join_lanes(leases: list[Lease], lanes: Sequence[int]) -> None:
-    made: dict[int, Lane] = {}
-    for lease, number in zip(leases, lanes, strict=True):
-        if number != NO_LANE:
-            lane = made.get(number)
-            if lane is None:
-                lane = made[number] = Lane(str(number))
-            lease.entry.lane = lane
-            if lease.held:
-                lane.run[lease.token] = lease
+def _row(batch: Deliveries, token: int) -> int:
+    """Where it stands. Tokens given out together follow each other, so it is nearly always known at once."""
+    tokens = batch.tokens
+    row = token - tokens[0]
+    return row if 0 <= row < len(tokens) and tokens[row] == token else tokens.index(token)

@@ -60,7 +60,8 @@ from relaymesh.kernel.commands import (
     Unsubscribe,
 )
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.deliveries import NO_LANE, Deliveries
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Encoding, Envelope
 from relaymesh.kernel.query import DeadLetters, Peek
 from relaymesh.kernel.step import Receipt
@@ -264,10 +265,10 @@ class HttpSession(RemoteSession):
 
     async def receive(
         self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
-    ) -> list[Lease]:
+    ) -> Deliveries:
         return await self._receive(mailbox, max, timeout, correlation_id)
 
-    async def pull(self, mailbox: str, max: int) -> list[Lease]:
+    async def pull(self, mailbox: str, max: int) -> Deliveries:
         return await self._receive(mailbox, max, None, patience_s=float("inf"))
 
     async def _receive(
@@ -277,7 +278,7 @@ class HttpSession(RemoteSession):
         timeout: float | None,
         correlation_id: str | None = None,
         patience_s: float | None = None,
-    ) -> list[Lease]:
+    ) -> Deliveries:
         """Poll until something came or the time is over."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
@@ -303,26 +304,30 @@ class HttpSession(RemoteSession):
                     Expect(mailbox, correlation_id)
                 )  # a node that started anew has forgotten it
 
-    def _arrived(self, mailbox: str, bodies: Sequence[api.DeliveryBody]) -> list[Lease]:
-        lanes: dict[str, int] = {}
-        return self._held.arrived(
+    def _arrived(self, mailbox: str, bodies: Sequence[api.DeliveryBody]) -> Deliveries:
+        keys: dict[str, int] = {}
+        lanes = [NO_LANE if body.lane is None else keys.setdefault(body.lane, len(keys)) for body in bodies]
+        got = Deliveries(
             mailbox,
             [_token(body.token) for body in bodies],
             [body.sequence for body in bodies],
             [body.attempt for body in bodies],
             [ms_of(body.deadline) for body in bodies],
             [envelope_of(body.message) for body in bodies],
-            [-1 if body.lane is None else lanes.setdefault(body.lane, len(lanes)) for body in bodies],
-            settled=bool(bodies) and bodies[0].settled,
-            topics=[body.topic for body in bodies],
+            lanes if keys else None,
+            [body.topic for body in bodies],
+            bool(bodies) and bodies[0].settled,
+            tuple(keys),
         )
+        self._held.arrived(got)
+        return got
 
-    def give_back(self, leases: list[Lease]) -> None:
-        task = asyncio.get_running_loop().create_task(self._try_release([lease.token for lease in leases]))
+    def give_back(self, tokens: Sequence[int]) -> None:
+        task = asyncio.get_running_loop().create_task(self._try_release(tokens))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
-    async def _try_release(self, tokens: list[int]) -> None:
+    async def _try_release(self, tokens: Sequence[int]) -> None:
         try:
             await self._release(Release(tokens))
         except MeshError:

@@ -40,7 +40,8 @@ class RemoteSession:
         self._mint = IdMint(Random())
         self._minting = threading.Lock()
         self._process = os.getpid()
-        self._held = HeldLeases(f"process-{self._process}")
+        self._held = HeldLeases()
+        self.holds = self._held.holds
 
     @property
     def forked(self) -> bool:
@@ -73,8 +74,8 @@ class RemoteSession:
 
         Of one that was repeated the first try may have done it, if it was begun before the lease ended.
         """
-        lease = self._held.get(token)
-        if state is None and repeated and (lease is None or begun <= lease.deadline):
+        unknown = not self._held.holds(token)
+        if state is None and repeated and (unknown or begun <= self._held.deadline(token)):
             state = "settled"  # by the first try, or by somebody else since: there is nothing more to do
         if state in RETURNED:
             self._held.returned(token)
@@ -95,10 +96,9 @@ class RemoteSession:
         """Those whose message was not settled by the first try of a settle that had to be repeated."""
         if not stale or not repeated:
             return list(stale)
-        known = [lease for token in stale if (lease := self._held.get(token)) is not None]
-        asked = [(lease.grant.mailbox, lease.sequence, lease.attempt, lease.deadline) for lease in known]
-        ended = await self._ended(asked) if asked else []
-        ours = {lease.token for lease, by_us in zip(known, ended, strict=True) if by_us}
+        known = {token: attempt for token in stale if (attempt := self._held.attempt(token)) is not None}
+        ended = await self._ended(list(known.values())) if known else []
+        ours = {token for token, by_us in zip(known, ended, strict=True) if by_us}
         return [token for token in stale if token not in ours]
 
 

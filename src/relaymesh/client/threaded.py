@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from relaymesh.errors import Closed, MeshError
 from relaymesh.kernel.commands import Request, Result
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries, nothing_from
 
 if TYPE_CHECKING:
     from relaymesh.client.http import HttpSession
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     AnySession: TypeAlias = WebSocketSession | HttpSession
 
 Answer = TypeVar("Answer")
-Arrival = Callable[[list[Lease], MeshError | None], None]
+Arrival = Callable[[Deliveries, MeshError | None], None]
 
 
 class _LoopThread:
@@ -71,7 +71,7 @@ async def _cancel_all() -> None:
 class RemotePull:
     """A receive that nobody stands and waits for."""
 
-    def __init__(self, future: Future[list[Lease]]) -> None:
+    def __init__(self, future: Future[Deliveries]) -> None:
         self._future = future
 
     def forgo(self) -> None:
@@ -94,6 +94,7 @@ class ThreadedSession:
             raise
         self.now = self._session.now
         self.new_ids = self._session.new_ids
+        self.holds = self._session.holds
 
     @property
     def url(self) -> str:
@@ -132,20 +133,21 @@ class ThreadedSession:
 
     def receive(
         self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
-    ) -> list[Lease]:
+    ) -> Deliveries:
         return self._run(self._session.receive(mailbox, max, timeout, correlation_id))
 
     def pull(self, mailbox: str, max: int, arrived: Arrival) -> RemotePull:
         """`arrived` is called in the client's own thread."""
 
-        async def wait() -> list[Lease]:
+        async def wait() -> Deliveries:
             try:
-                leases = await self._session.pull(mailbox, max)
+                got = await self._session.pull(mailbox, max)
             except MeshError as error:
-                arrived([], error)
-                return []
-            arrived(leases, None)
-            return leases
+                nothing = nothing_from(mailbox)
+                arrived(nothing, error)
+                return nothing
+            arrived(got, None)
+            return got
 
         return RemotePull(self._thread.start(wait()))
 

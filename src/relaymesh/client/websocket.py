@@ -31,7 +31,8 @@ from relaymesh.kernel.commands import (
     Unexpect,
 )
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.deliveries import Deliveries
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.query import DeadLetters, Peek
 from relaymesh.kernel.step import Receipt
 from relaymesh.wire import frames
@@ -39,7 +40,6 @@ from relaymesh.wire.calls import FORMS
 from relaymesh.wire.frames import (
     BATCH_MAX,
     Arguments,
-    Deliveries,
     Goodbye,
     NackItem,
     Settle,
@@ -144,10 +144,10 @@ class WebSocketSession(RemoteSession):
 
     async def receive(
         self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
-    ) -> list[Lease]:
+    ) -> Deliveries:
         return await self._receive(mailbox, max, timeout, correlation_id)
 
-    async def pull(self, mailbox: str, max: int) -> list[Lease]:
+    async def pull(self, mailbox: str, max: int) -> Deliveries:
         return await self._receive(mailbox, max, None, patient=True)
 
     async def _receive(
@@ -158,33 +158,24 @@ class WebSocketSession(RemoteSession):
         correlation_id: str | None = None,
         *,
         patient: bool = False,
-    ) -> list[Lease]:
+    ) -> Deliveries:
         wait_ms = None if timeout is None else _ms(timeout) or 0
         frame = frames.Receive(self._link.next_ref(), mailbox, max, wait_ms, correlation_id)
         return self._arrived(await self._link.ask(frame, patient=patient))
 
-    def _arrived(self, got: Deliveries) -> list[Lease]:
-        return self._held.arrived(
-            got.mailbox,
-            got.tokens,
-            got.sequences,
-            got.attempts,
-            got.deadlines,
-            got.envelopes,
-            got.lanes,
-            settled=got.settled,
-            topics=got.topics,
-        )
+    def _arrived(self, frame: frames.Deliveries) -> Deliveries:
+        got = frames.handed(frame)
+        self._held.arrived(got)
+        return got
 
-    def _unclaimed(self, got: Deliveries) -> None:
+    def _unclaimed(self, got: frames.Deliveries) -> None:
         """Whoever asked for these is gone."""
         if got.tokens and not got.settled:
-            self._link.tell(Settle(self._link.next_ref(), releases=got.tokens))
+            self._link.tell(Settle(self._link.next_ref(), releases=list(got.tokens)))
 
-    def give_back(self, leases: list[Lease]) -> None:
-        tokens = [lease.token for lease in leases]
+    def give_back(self, tokens: Sequence[int]) -> None:
         self._held.drop(tokens)
-        self._link.tell(Settle(self._link.next_ref(), releases=tokens))
+        self._link.tell(Settle(self._link.next_ref(), releases=list(tokens)))
 
     async def _release(self, command: Release, **_: Any) -> None:
         self._held.drop(command.tokens)

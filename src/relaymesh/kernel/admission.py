@@ -126,7 +126,7 @@ def publish(decision: Decision, command: Publish) -> list[Receipt]:
         receipts = _receipts(decision, target, new, base, len(fitting))
         for mailbox, fit in fitting:
             if fit < len(new):
-                overflowing = [mailbox.entries[base + i] for i in range(fit, len(new))]
+                overflowing = [mailbox.entries.take_out(base + i) for i in range(fit, len(new))]
                 bury(decision, mailbox, overflowing, MAILBOX_FULL, alert=True)
     decision.after_sync()
     return receipts if recognition is None else recognition.in_order(receipts)

@@ -7,12 +7,15 @@ from itertools import chain
 from relaymesh.errors import Closed
 from relaymesh.kernel.commands import Forgo, Receive
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.deliveries import Deliveries, nothing_from
+from relaymesh.kernel.entries import sequences_of
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.exits import expire, finish
 from relaymesh.kernel.expectation import asked_no_longer, expect_while_asked
 from relaymesh.kernel.gate import allowance, note_success, went_out
+from relaymesh.kernel.handing import handed
 from relaymesh.kernel.mailbox import Mailbox, Waiter
-from relaymesh.kernel.parcel import Parcel, sequences_of
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.records import Granted
 from relaymesh.kernel.step import Delivered
 
@@ -90,18 +93,19 @@ def send_away(decision: Decision, mailbox: Mailbox) -> None:
     mailbox.waiters.clear()
     mailbox.askers.clear()
     if waiters:
-        decision.step.delivered = [Delivered(waiter, [], through, 0) for waiter in waiters]
+        nothing = nothing_from(mailbox.address)
+        decision.step.delivered = [Delivered(waiter, nothing, through, 0) for waiter in waiters]
 
 
 def _serve(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> bool:
     parts = _choose(decision, mailbox, waiter)
     if not parts:
         return False
-    leases, synced = _grant(decision, mailbox, waiter, parts)
+    deliveries, synced = _grant(decision, mailbox, waiter, parts)
     step = decision.step
     if step.delivered is None:
         step.delivered = []
-    step.delivered.append(Delivered(waiter, leases, decision.state.sequence, synced))
+    step.delivered.append(Delivered(waiter, deliveries, decision.state.sequence, synced))
     return True
 
 
@@ -132,28 +136,31 @@ def _pick(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> tuple[list[En
 
 def _grant(
     decision: Decision, mailbox: Mailbox, waiter: Waiter, parts: list[Entry | Parcel]
-) -> tuple[list[Lease], int]:
-    """Lease these to the waiter. Answers the leases and what must be synced before they leave."""
+) -> tuple[Deliveries, int]:
+    """Lease these to the waiter. Answers what it is given, and what must be synced before that leaves."""
     state = decision.state
     sequences = sequences_of(parts)
-    leases: list[Lease] = decision.emit(
+    first = state.next_token
+    decision.emit(
         Granted(
             len(sequences),
             decision.now,
             mailbox.address,
             waiter.holder,
-            state.next_token,
+            first,
             sequences,
             waiter.remote,
             waiter.lease_ms,
         )
     )
     if mailbox.gated and waiter.correlation_id is None:
-        went_out(mailbox, leases)
-    if mailbox.settings.delivery_semantics == "at_most_once":
+        went_out(mailbox, range(first, state.next_token))
+    once = mailbox.settings.delivery_semantics == "at_most_once"
+    deliveries = handed(mailbox, parts, first, sequences, once, waiter.remote)
+    if once:
         note_success(decision, mailbox, parts)
         finish(decision, mailbox.address, parts)
-        for lease in leases:  # one grant for each length of lease
-            lease.grant.settled = True
-        return leases, state.sequence
-    return leases, max([part.ready_sequence for part in parts]) + 1
+        return deliveries, state.sequence
+    if len(parts) == 1:
+        return deliveries, parts[0].ready_sequence + 1
+    return deliveries, max([part.ready_sequence for part in parts]) + 1

@@ -7,7 +7,8 @@ cuts those links.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -19,6 +20,9 @@ from relaymesh.kernel.records import Failure, failures_size, with_failure
 if TYPE_CHECKING:
     from relaymesh.kernel.lane import Lane
     from relaymesh.kernel.parcel import Parcel
+
+Leases = dict[int, "Lease | Parcel"]
+"""What is out, by token. A parcel that is lent stands there once for each of its messages."""
 
 
 TRANSITIONS: dict[tuple[int, str], tuple[int, ...]] = {
@@ -48,7 +52,13 @@ TRANSITIONS: dict[tuple[int, str], tuple[int, ...]] = {
 
 
 class Entry(msgspec.Struct, gc=False, eq=False):
-    """A message in a mailbox. Only `Kernel.apply` and its parts change it."""
+    """A message in a mailbox. Only `State.apply` and its parts change it.
+
+    What it has in common with a `Parcel` is all that is asked of messages that are given out or done
+    together: count, sequences, state, priority, expires_at, ready_sequence, completed, lend.
+    """
+
+    count: ClassVar[int] = 1
 
     envelope: Envelope
     sequence: int
@@ -102,32 +112,38 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         """A nack puts it off by so long."""
         self.waited_ms = min(self.waited_ms + max(0, ms), DURATION_MS_MAX)
 
+    @property
+    def sequences(self) -> tuple[int]:
+        return (self.sequence,)
+
+    def lend(self, token: int, grant: Grant, leases: Leases | None) -> None:
+        """It is leased under this token. `leases`: where that is to be known; None while replaying."""
+        self.attempts += 1
+        self.state = LEASED
+        self.lease = lease = Lease(token, self, self.attempts, grant.deadline, grant)
+        if leases is not None:
+            leases[token] = lease
+            if self.lane is not None:
+                self.lane.send_out(lease)
+
 
 class Lease(msgspec.Struct, gc=False, eq=False):
-    """One delivery: who may settle a message, and until when. Also what the receiver is handed."""
+    """One delivery of one entry: who may settle it, and until when."""
 
     token: int
-    place: Entry | Parcel
-    """Where the message is. Read it anywhere; `entry` belongs to the kernel."""
-    envelope: Envelope
+    entry: Entry
     attempt: int
     deadline: int
     grant: Grant
-    sequence: int
-
-    @property
-    def entry(self) -> Entry:
-        """The message's own entry: the parcel it is in is unpacked."""
-        if not isinstance(self.place, Entry):
-            self.place.unpack()
-        assert isinstance(self.place, Entry)
-        return self.place
 
     @property
     def held(self) -> bool:
         """Whether it is neither settled nor given back."""
-        place = self.place
-        return place.lease is self if isinstance(place, Entry) else place.leased
+        return self.entry.lease is self
+
+    def named_in(self, tokens: Sequence[int], start: int) -> Entry:  # noqa: ARG002 - as a parcel has it
+        """What the tokens from `start` on settle first: this one's entry."""
+        return self.entry
 
 
 class Grant(msgspec.Struct, gc=False, eq=False):
@@ -138,8 +154,6 @@ class Grant(msgspec.Struct, gc=False, eq=False):
     deadline: int
     length: int
     remote: bool = False
-    tokens: list[int] = []
+    tokens: Sequence[int] = ()
     """Volatile, as is `held`: the tokens given out together, and how many of them are still good."""
     held: int = 0
-    settled: bool = False
-    """Volatile. Settled before it left (at_most_once): its holder has nothing to settle."""

@@ -8,12 +8,13 @@ import msgspec
 
 from relaymesh.kernel.contract import TIMEOUT
 from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.entries import sequences_of
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.leases import give_back
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.moment import iso
-from relaymesh.kernel.parcel import Parcel, sequences_of
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.records import Accepted, Acked, DeadLettered, DeadLettersPurged, Dropped, Failure
 from relaymesh.kernel.step import Ended
 
@@ -76,7 +77,7 @@ def finish(decision: Decision, address: str, parts: Sequence[Entry | Parcel]) ->
     decision.step.freed = True
     for entry in parts:
         if isinstance(entry, Parcel):
-            continue  # first attempts, and nobody asked
+            continue  # first attempts, and no sender asked to be told
         if entry.attempts > 1:
             id = entry.envelope.id
             decision.ended(Ended(address, id, entry.attempts, "", False, "success"))

@@ -84,5 +84,5 @@ def _waiting(mailbox: Mailbox, id: str) -> list[Entry]:
                 found.append(sequence)
         elif not item.leased and item.envelopes[sequence - item.first].correlation_id == id:
             found.append(sequence)
-    waiting = [mailbox.entries[sequence] for sequence in reversed(found)]
+    waiting = [mailbox.entries.take_out(sequence) for sequence in reversed(found)]
     return [entry for entry in waiting if entry.state != DELAYED or entry.lane is not None]

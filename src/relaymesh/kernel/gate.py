@@ -14,9 +14,10 @@ from collections.abc import Sequence
 
 from relaymesh.kernel.commands import SetBreaker
 from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.entries import count_of, entries_of
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.parcel import Parcel, entries_of, sequences_of
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.step import BreakerMoved
 
 # -- holding back -----------------------------------------------------------------------------
@@ -37,12 +38,12 @@ def allowance(decision: Decision, mailbox: Mailbox, most: int) -> int:
     return min(most, tokens)
 
 
-def went_out(mailbox: Mailbox, leases: list[Lease]) -> None:
-    """A gated mailbox gave these out: they cost a token each, and of a breaker on trial they are probes."""
+def went_out(mailbox: Mailbox, tokens: range) -> None:
+    """A gated mailbox gave leases out: each costs its rate one, and of a breaker on trial they are probes."""
     if mailbox.rate is not None:
-        mailbox.rate.spend(len(leases))
+        mailbox.rate.spend(len(tokens))
     if mailbox.breaker.state == "half-open":
-        mailbox.breaker.probes.update([lease.token for lease in leases])
+        mailbox.breaker.probes.update(tokens)
 
 
 def wake(decision: Decision, mailbox: Mailbox) -> None:
@@ -65,7 +66,7 @@ def note_success(decision: Decision, mailbox: Mailbox, parts: Sequence[Entry | P
     breaker = mailbox.breaker
     expected = mailbox.expected
     if breaker.state == "closed" and not expected:
-        breaker.succeeded(decision.now, len(sequences_of(parts)))
+        breaker.succeeded(decision.now, count_of(parts))
         return
     entries = entries_of(parts, mailbox.entries)
     if expected:
@@ -85,7 +86,7 @@ def note_failure(decision: Decision, mailbox: Mailbox, lease: Lease, *, expired:
     """The receiver failed at something that may yet succeed, or fell silent."""
     breaker = mailbox.breaker
     if breaker.state == "closed":
-        if lease.envelope.correlation_id in mailbox.expected:
+        if lease.entry.envelope.correlation_id in mailbox.expected:
             return
         why = breaker.failed(decision.now, expired=expired)
     elif breaker.state == "half-open" and lease.token in breaker.probes:

@@ -124,6 +124,10 @@ class Kernel:
         """Replay one record; see `State.apply`."""
         return self.state.apply(record)
 
+    def holds(self, token: int) -> bool:
+        """Whether the lease is still good: neither settled, nor given back, nor lost."""
+        return token in self.state.leases
+
     def step(self, command: Command[Any], now: int) -> Step:
         """Decide one command at mesh time `now` (ms, never going back: an earlier one counts as the last)."""
         if self._broken is not None:

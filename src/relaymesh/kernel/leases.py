@@ -14,7 +14,7 @@ from relaymesh.kernel.token import format_token
 
 
 def lease_of(decision: Decision, token: int) -> Lease:
-    lease = decision.state.leases.get(token)
+    lease = decision.state.lease(token)
     if lease is None:
         raise LeaseLost(f"lease {format_token(token, decision.state.partition)} is no longer held")
     return lease
@@ -31,7 +31,7 @@ def extend(decision: Decision, command: Extend) -> int:
 def extend_all(decision: Decision, command: ExtendAll) -> list[int | None]:
     deadlines: list[int | None] = []
     for token, ms in command.extends:
-        lease = decision.state.leases.get(token)
+        lease = decision.state.lease(token)
         if lease is not None:
             _extend(decision, lease, ms)
         deadlines.append(None if lease is None else lease.deadline)
@@ -53,7 +53,7 @@ def release(decision: Decision, command: Release) -> None:
     released = set(command.tokens)
     lanes: dict[Lane, None] = {}
     for token in command.tokens:
-        lease = state.leases.get(token)
+        lease = state.lease(token)
         if lease is not None:
             leases = by_mailbox.setdefault(lease.grant.mailbox, [])
             lane = lease.entry.lane

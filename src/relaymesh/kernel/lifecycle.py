@@ -23,7 +23,7 @@ from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.delivery import send_away
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.exits import expire, refused
-from relaymesh.kernel.leases import give_back
+from relaymesh.kernel.leases import give_back, lease_of
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.pending import DELAYED, LEASED
 from relaymesh.kernel.records import (
@@ -55,7 +55,8 @@ def start(decision: Decision, command: Start) -> None:
     state.go_live()
     decision.emit(EpochStarted(1, decision.now, command.epoch, command.partition))
     orphans: dict[str, list[Lease]] = {}
-    for _, lease in sorted(state.leases.items()):
+    for token in sorted(state.leases):
+        lease = lease_of(decision, token)
         if lease.grant.remote:
             mailbox = state.mailboxes[lease.grant.mailbox]
             length = lease.grant.length or mailbox.settings.lease_for(lease.entry.priority)
@@ -78,7 +79,7 @@ def _void(decision: Decision, mailbox: Mailbox, leases: list[Lease]) -> None:
     again: list[Lease] = []
     later: list[Lease] = []
     for lease in leases:
-        limit = retry_limit(rule, lease.envelope.max_retries, mailbox.settings.max_retries)
+        limit = retry_limit(rule, lease.entry.envelope.max_retries, mailbox.settings.max_retries)
         lane = lease.entry.lane
         if lane is not None and next(iter(lane.run.values())) is not lease:
             later.append(lease)
@@ -109,7 +110,8 @@ def stop(decision: Decision, command: Stop) -> int:
     """Nobody is served from here on. Answers how many delayed messages were sent out."""
     decision.state.stopped = True
     by_mailbox: dict[str, list[Lease]] = {}
-    for lease in decision.state.leases.values():
+    for token in list(decision.state.leases):
+        lease = lease_of(decision, token)
         if not lease.grant.remote:
             by_mailbox.setdefault(lease.grant.mailbox, []).append(lease)
     for address, leases in by_mailbox.items():

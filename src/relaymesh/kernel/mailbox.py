@@ -8,13 +8,15 @@ from operator import attrgetter
 
 import msgspec
 
+from relaymesh.kernel.address import is_subscription
 from relaymesh.kernel.breaker import Breaker
 from relaymesh.kernel.charges import subscriptions_of
+from relaymesh.kernel.entries import Entries, entries_of
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.moment import NEVER
-from relaymesh.kernel.parcel import Entries, Parcel, entries_of
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.pending import DELAYED, READY
 from relaymesh.kernel.rate import rate_of
 from relaymesh.kernel.schedule import Ready
@@ -67,6 +69,7 @@ class Mailbox:
         "expected",
         "gated",
         "halted",
+        "is_subscription",
         "lanes",
         "leased",
         "owner",
@@ -81,6 +84,7 @@ class Mailbox:
 
     def __init__(self, address: str, settings: MailboxSettings) -> None:
         self.address = address
+        self.is_subscription = is_subscription(address)
         self.settings = settings
         self.owned_by("", 0)
         self.entries = Entries()
@@ -304,7 +308,7 @@ class Mailbox:
                 expired += entries_of([part], self.entries)
             else:
                 picked.append(part)
-                count += part.count if isinstance(part, Parcel) else 1
+                count += part.count
         halting = self.settings.halt_on_dead_letter
         while count < limit:
             item = ready.pop()

@@ -16,9 +16,10 @@ from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
+from relaymesh.kernel.entries import Entries
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.lane import Lane
-from relaymesh.kernel.parcel import CUT_MIN, Entries, Parcel
+from relaymesh.kernel.parcel import CUT_MIN, Parcel
 from relaymesh.kernel.settings import MailboxSettings
 
 Item = Entry | Lane
@@ -152,7 +153,7 @@ class Ready:
 
     def _entry(self, sequence: int, priority: int) -> Entry | None:
         """The entry, if it is given out when it comes up here."""
-        entry = self._entries.get(sequence)
+        entry = self._entries.alone(sequence)
         return entry if entry is not None and entry.queued == priority else None
 
     def _stands(self, standing: Standing, priority: int) -> bool:
@@ -184,7 +185,7 @@ class Ready:
         while queue and count < limit:
             item = queue.popleft()
             if isinstance(item, int):
-                entry = held.get(item)
+                entry = held.alone(item)
                 if entry is not None and entry.queued == priority:
                     entry.queued = 0
                     parts.append(entry)
@@ -276,7 +277,7 @@ class Ready:
                     return item
             elif first is not None:
                 queue.popleft()
-                entry = entries.get(first)
+                entry = entries.alone(first)
                 if entry is not None and entry.queued == priority:
                     entry.queued = 0
                     return entry
@@ -295,7 +296,7 @@ class Ready:
 
     def _place(self, sequence: int) -> tuple[int, int]:
         """Before everything when it is settled: then it is skipped first."""
-        entry = self._entries.get(sequence)
+        entry = self._entries.alone(sequence)
         return (0, 0) if entry is None else (entry.ready_at, sequence)
 
     def _pop_heap(self, heap: list[Standing], priority: int) -> Item | None:

@@ -6,12 +6,13 @@ from relaymesh.kernel.admission import accept
 from relaymesh.kernel.commands import Ack, Complete, Nack, Settle
 from relaymesh.kernel.contract import TIMEOUT, Rule, retry_limit, rule_for
 from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.entries import entries_of
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.exits import bury, drop, finish, notify
 from relaymesh.kernel.gate import note_failure, note_nothing, note_success
 from relaymesh.kernel.leases import give_back, lease_of
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.parcel import Parcel, entries_of
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.records import Acked, Completed, Failure, ReturnCause, Returned
 from relaymesh.kernel.retry import backoff_ms
 from relaymesh.kernel.step import Ended, Receipt
@@ -30,14 +31,10 @@ def ack(decision: Decision, command: Ack) -> list[int]:
             stale.append(tokens[start])
             start += 1
             continue
-        parcel = lease.place
         parts = by_mailbox.setdefault(lease.grant.mailbox, [])
-        if isinstance(parcel, Parcel) and tokens[start : start + parcel.count] == list(parcel.tokens):
-            parts.append(parcel)
-            start += parcel.count
-        else:
-            parts.append(lease.entry)
-            start += 1
+        part = lease.named_in(tokens, start)
+        parts.append(part)
+        start += part.count
     for address, parts in by_mailbox.items():
         mailbox = decision.state.mailboxes[address]
         note_success(decision, mailbox, parts)
@@ -63,8 +60,8 @@ def settle(decision: Decision, command: Settle) -> list[Receipt]:
 def complete(decision: Decision, command: Complete) -> bool:
     """Note that the work is done although the lease was lost. Answers whether the message still waits."""
     mailbox = decision.state.mailboxes.get(command.mailbox)
-    entry = None if mailbox is None else mailbox.entries.get(command.sequence)
-    waits = entry is not None and not entry.completed
+    part = None if mailbox is None else mailbox.entries.get(command.sequence)
+    waits = part is not None and not part.completed
     if waits:
         decision.emit(Completed(1, decision.now, command.mailbox, [command.sequence]))
     decision.after_write()
@@ -164,7 +161,7 @@ def expire_lease(decision: Decision, lease: Lease) -> None:
 def ended(mailbox: Mailbox, lease: Lease, failure: Failure, retryable: bool, final_state: str) -> Ended:
     return Ended(
         mailbox.address,
-        lease.envelope.id,
+        lease.entry.envelope.id,
         lease.attempt,
         failure.code,
         retryable,

@@ -19,7 +19,7 @@ from relaymesh.kernel.dedup import Found, Seen, each_of
 from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.mailbox import Counters, Mailbox
-from relaymesh.kernel.parcel import Parcel, sequences_of
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.pending import DELAYED, LEASED, READY
 from relaymesh.kernel.records import Failure, failures_size
 from relaymesh.kernel.registration import Registration
@@ -156,7 +156,7 @@ class Snapshot:
 
     def _keep(self, mailbox: Mailbox, part: Entry | Parcel) -> None:
         known = self._state.admitted.of(mailbox.address)
-        for sequence in sequences_of([part]):
+        for sequence in part.sequences:
             key = mailbox.address, sequence
             if sequence < self.sequence and key not in self._kept:
                 self._kept[key] = _piece_of(mailbox.entries.look(sequence), known)
@@ -337,7 +337,5 @@ def _restore_lease(mailbox: Mailbox, entry: Entry, held: Held, grants: Grants) -
     if grant is None:
         grant = grants[key] = Grant(mailbox.address, held.holder, held.deadline, held.length, held.remote)
     entry.state = LEASED
-    entry.lease = Lease(
-        held.token, entry, entry.envelope, entry.attempts, held.deadline, grant, entry.sequence
-    )
+    entry.lease = Lease(held.token, entry, entry.attempts, held.deadline, grant)
     mailbox.leased += 1

@@ -14,12 +14,13 @@ from typing import Any
 from relaymesh.kernel.charges import Charges, payer_of
 from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters, letter_of
 from relaymesh.kernel.dedup import Admitted, Seen, digest_of, topic_target
-from relaymesh.kernel.entry import Entry, Grant, Lease
+from relaymesh.kernel.entries import entries_of
+from relaymesh.kernel.entry import Entry, Grant, Lease, Leases
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.parcel import Parcel, alike, entries_of
-from relaymesh.kernel.pending import DELAYED, LEASED, READY, SETTLED
+from relaymesh.kernel.parcel import Parcel, alike
+from relaymesh.kernel.pending import DELAYED, READY, SETTLED
 from relaymesh.kernel.records import (
     BURNING,
     Accepted,
@@ -68,7 +69,7 @@ class State:
         self.subscriptions = Subscriptions()
         self.agents: dict[str, Registration] = {}
         """Agents that joined, by address, in the order in which they did."""
-        self.leases: dict[int, Lease] = {}
+        self.leases: Leases = {}
         """By token. Volatile, as every index: while replaying, an entry alone knows its lease."""
         self.admitted = Admitted()
         self.letters = DeadLetters()
@@ -307,12 +308,17 @@ class State:
 
     # -- deliveries ---------------------------------------------------------------------------
 
-    def _granted(self, record: Granted) -> list[Lease]:
+    def lease(self, token: int) -> Lease | None:
+        """The lease of one message, by itself: the parcel it is in is unpacked. Live only."""
+        lease = self.leases.get(token)
+        return lease.lease_of(token) if isinstance(lease, Parcel) else lease
+
+    def _granted(self, record: Granted) -> None:
         mailbox = self.mailboxes[record.mailbox]
-        token = record.token
-        keep, live, held = self.keep, self.live, self.leases
+        keep, live = self.keep, self.live
+        leases = self.leases if live else None
         grants: dict[int, Grant] = {}
-        leases: list[Lease] = []
+        token = record.token
         for part in mailbox.entries.ready_parts(record.sequences):
             if keep is not None:
                 keep(mailbox, part)
@@ -322,37 +328,22 @@ class State:
                 grant = grants[length] = Grant(
                     record.mailbox, record.holder, record.at + length, length, record.remote
                 )
-            if isinstance(part, Parcel):
-                part.lend(token, grant)
-                if live:
-                    leases += part.leases
-                    held.update(zip(part.tokens, part.leases, strict=True))
-                    grant.tokens += part.tokens
-                token += part.count
-                continue
-            entry = part
-            if entry.state == DELAYED:
-                self._fall_due(mailbox, entry)
-            entry.attempts += 1
-            entry.state = LEASED
-            entry.lease = lease = Lease(
-                token, entry, entry.envelope, entry.attempts, grant.deadline, grant, entry.sequence
-            )
-            leases.append(lease)
-            if live:
-                held[token] = lease
-                grant.tokens.append(token)
-                if entry.lane is not None:
-                    entry.lane.send_out(lease)
-            token += 1
+            if part.state == DELAYED:
+                assert isinstance(part, Entry)  # what is delayed is in no parcel
+                self._fall_due(mailbox, part)
+            part.lend(token, grant, leases)
+            token += part.count
         self.next_token = token
         mailbox.leased += record.count
         mailbox.counters.delivered += record.count
         if live:
+            tokens = (record.token,) if record.count == 1 else range(record.token, token)
             for grant in grants.values():
+                grant.tokens = tokens
+                if len(grants) > 1:
+                    grant.tokens = [each for each in tokens if self.leases[each].grant is grant]
                 grant.held = len(grant.tokens)
                 self.lease_clock.add(grant)
-        return leases
 
     def _let_go(self, mailbox: Mailbox, entry: Entry) -> None:
         """End the entry's lease, if it has one, and cut the links between them."""
@@ -369,7 +360,7 @@ class State:
         burned = record.cause in BURNING
         by_lane: dict[Lane, list[Entry]] = {}
         for i, sequence in enumerate(record.sequences):
-            entry = mailbox.entries[sequence]
+            entry = mailbox.entries.take_out(sequence)
             if self.keep is not None:
                 self.keep(mailbox, entry)
             if entry.lane is not None and entry.lease is not None:
@@ -401,7 +392,7 @@ class State:
         for lane, entries in by_lane.items():
             lane.put_back(entries)
         for sequence in record.sequences:
-            entry = mailbox.entries[sequence]
+            entry = mailbox.entries.take_out(sequence)
             if entry.state == DELAYED:
                 self.due.add(mailbox, entry)
             else:
@@ -470,11 +461,6 @@ class State:
         mailbox.by_priority[parcel.priority] -= parcel.count
         if self.live:
             self.charges.parcel(mailbox, parcel, -1)
-            assert parcel.grant is not None
-            parcel.grant.held -= parcel.count
-            leases = self.leases
-            for token in parcel.tokens:
-                del leases[token]
             self.expiry.settled(parcel.count)
         parcel.end()
 
@@ -504,13 +490,13 @@ class State:
     def _dropped(self, record: Dropped) -> None:
         mailbox = self.mailboxes[record.mailbox]
         held = mailbox.entries
-        self._settle(mailbox, [held[sequence] for sequence in record.sequences])
+        self._settle(mailbox, [held.take_out(sequence) for sequence in record.sequences])
         mailbox.counters.dropped += record.count
 
     def _dead_lettered(self, record: DeadLettered) -> list[DeadLetter]:
         mailbox = self.mailboxes[record.mailbox]
         letters: list[DeadLetter] = []
-        entries = [mailbox.entries[sequence] for sequence in record.sequences]
+        entries = [mailbox.entries.take_out(sequence) for sequence in record.sequences]
         for i, entry in enumerate(entries):
             failure = record.failures[i] if record.failures else None
             payer = payer_of(entry.envelope, mailbox.address, mailbox.payer)
@@ -549,7 +535,7 @@ class State:
 
     def _changing(self, mailbox: Mailbox, sequences: Iterable[int]) -> Iterable[Entry]:
         for sequence in sequences:
-            entry = mailbox.entries[sequence]
+            entry = mailbox.entries.take_out(sequence)
             if self.keep is not None:
                 self.keep(mailbox, entry)
             yield entry

@@ -8,7 +8,7 @@ import msgspec
 
 from relaymesh.errors import MeshError
 from relaymesh.kernel.dedup import Differing
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.records import AnyRecord
 
@@ -31,7 +31,7 @@ class Delivered(msgspec.Struct, eq=False):
     """
 
     waiter: Waiter
-    leases: list[Lease]
+    deliveries: Deliveries
     written: int
     synced: int
 
@@ -129,7 +129,6 @@ __all__ = [
     "BreakerMoved",
     "Delivered",
     "Ended",
-    "Entry",
     "Receipt",
     "Repeated",
     "Scheduled",

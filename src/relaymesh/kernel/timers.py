@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from relaymesh.kernel.entry import Entry, Grant, Lease
+from relaymesh.kernel.entry import Entry, Grant, Lease, Leases
 from relaymesh.kernel.moment import NEVER
+from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.pending import DELAYED, LEASED
 
 if TYPE_CHECKING:
     from relaymesh.kernel.mailbox import Mailbox
-    from relaymesh.kernel.parcel import Parcel
 
 EXPIRY_BUCKET_BITS = 10
 SWEEP_MIN = 4_096
@@ -66,7 +66,7 @@ class DueTimes:
 
 def _waiting(mailbox: Mailbox, sequence: int, when: int) -> Entry | None:
     """The entry, if it still waits for that time."""
-    entry = mailbox.entries.get(sequence)
+    entry = mailbox.entries.alone(sequence)
     if entry is not None and entry.state == DELAYED and entry.ready_at == when:
         return entry
     return None
@@ -161,7 +161,7 @@ class Expiry:
                     if _bucket_of(entry.expires_at) > key:  # by a nack, after it was added
                         put_off[sequence] = entry
                     else:
-                        expired.setdefault(mailbox, {})[sequence] = mailbox.entries[sequence]
+                        expired.setdefault(mailbox, {})[sequence] = mailbox.entries.take_out(sequence)
                 for entry in put_off.values():
                     self._add_again(mailbox, entry)
         self._look()
@@ -181,7 +181,7 @@ class LeaseClock:
 
     __slots__ = ("_heap", "_leases", "_limit", "_ties", "next")
 
-    def __init__(self, leases: dict[int, Lease]) -> None:
+    def __init__(self, leases: Leases) -> None:
         self._leases = leases
         """The state's own, by token: what is not there is held no longer."""
         self._heap: list[tuple[int, int, Grant | int]] = []
@@ -214,7 +214,7 @@ class LeaseClock:
         if isinstance(item, Grant):
             return item.held > 0
         lease = self._leases.get(item)
-        return lease is not None and lease.deadline == deadline
+        return isinstance(lease, Lease) and lease.deadline == deadline
 
     def pop_expired(self, now: int) -> list[Lease]:
         """Leases whose deadline has come, in the order of their deadlines."""
@@ -224,6 +224,8 @@ class LeaseClock:
             tokens = item.tokens if isinstance(item, Grant) else [item]
             for token in tokens:
                 lease = self._leases.get(token)
+                if isinstance(lease, Parcel):
+                    lease = lease.lease_of(token)
                 if lease is not None and lease.deadline == deadline:
                     expired.append(lease)
         self.next = self._heap[0][0] if self._heap else NEVER

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from relaymesh.errors import MailboxFull, MeshError, Refused
 from relaymesh.journal.bell import Bell
 from relaymesh.kernel.commands import Command, Forgo, Receive, Release, Request, Result
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries, nothing_from
 from relaymesh.kernel.query import Query
 from relaymesh.kernel.step import Receipt, Step
 from relaymesh.node.core import Core, Receiver, Ticket
@@ -90,10 +91,10 @@ class AsyncReceiver(Receiver, eq=False, kw_only=True):
     def release(self, error: MeshError | None) -> None:
         self.error = error
         if self.future.done():
-            if error is None and self.leases:
-                self.session.give_back(self.leases)
+            if error is None and self.deliveries:
+                self.session.give_back(self.deliveries.tokens)
         elif error is None:
-            self.future.set_result(self.leases)
+            self.future.set_result(self.deliveries)
         else:
             self.future.set_exception(type(error)(error.message))
 
@@ -241,12 +242,12 @@ class AsyncLocalSession(InProcess):
         *,
         holder: str | None = None,
         remote: bool = False,
-    ) -> list[Lease]:
-        """Up to `max` deliveries; an empty list when none came in time. Cancelled, it gives them back.
+    ) -> Deliveries:
+        """Up to `max` deliveries; none at all when none came in time. Cancelled, it gives them back.
 
         `holder`: in whose name, if not this process's; `remote`: it keeps its leases over a restart.
         """
-        future: asyncio.Future[list[Lease]] = self._loop.create_future()
+        future: asyncio.Future[Deliveries] = self._loop.create_future()
         receiver = AsyncReceiver(
             holder or self.holder, max, correlation_id, remote=remote, future=future, session=self
         )
@@ -259,7 +260,7 @@ class AsyncLocalSession(InProcess):
                 raise step.error
             if not step.result:
                 if not waits:
-                    return []
+                    return nothing_from(mailbox)
                 if timeout is not None:
                     timer = self._loop.call_later(timeout, self._give_up, mailbox, receiver)
             return await future
@@ -270,7 +271,7 @@ class AsyncLocalSession(InProcess):
             if timer is not None:
                 timer.cancel()
 
-    async def pull(self, mailbox: str, max: int) -> list[Lease]:
+    async def pull(self, mailbox: str, max: int) -> Deliveries:
         """A receive without end."""
         return await self.receive(mailbox, max, None)
 
@@ -281,22 +282,22 @@ class AsyncLocalSession(InProcess):
         except MeshError:
             return
         if waited and not receiver.future.done():
-            receiver.future.set_result([])
+            receiver.future.set_result(nothing_from(mailbox))
 
     def _abandon(self, mailbox: str, receiver: AsyncReceiver) -> None:
-        delivered = receiver.future.done() and not receiver.future.cancelled() and receiver.leases
+        delivered = receiver.future.done() and not receiver.future.cancelled() and receiver.deliveries
         receiver.future.cancel()
         try:
             self._core.submit(Forgo(mailbox, receiver))
         except MeshError:
             return
         if delivered:
-            self.give_back(receiver.leases)
+            self.give_back(delivered.tokens)
 
-    def give_back(self, leases: list[Lease]) -> None:
+    def give_back(self, tokens: Sequence[int]) -> None:
         """Deliveries nobody received: unburned, and without waiting."""
         try:
-            step = self._core.submit(Release([lease.token for lease in leases]))
+            step = self._core.submit(Release(tokens))
         except MeshError:
             return
         self._commits.want(all_needs(step, waits_for_sync=self._core.waits_for_sync)[1])

@@ -23,11 +23,9 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, NoReturn, Protocol, TypeVar
 
-import msgspec
-
 from relaymesh.errors import Closed, JournalPoisoned, MeshError
 from relaymesh.kernel.commands import Command, Result
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.records import Acked, AnyRecord, Dropped, Granted
@@ -88,7 +86,7 @@ class Receiver(Waiter, eq=False, kw_only=True):
     """A waiter of this process. `release` is called once its deliveries may leave."""
 
     needs: Marks = (0, 0)
-    leases: list[Lease] = msgspec.field(default_factory=list)
+    deliveries: Deliveries | None = None
     error: MeshError | None = None
     latch: Latch | None = None
 
@@ -177,7 +175,7 @@ class Core:
     def _addressed(self, delivered: Delivered) -> Receiver:
         receiver = delivered.waiter
         assert isinstance(receiver, Receiver)
-        receiver.leases = delivered.leases
+        receiver.deliveries = delivered.deliveries
         receiver.needs = delivery_needs(delivered, waits_for_sync=self.waits_for_sync)
         return receiver
 

@@ -13,7 +13,7 @@ from typing import Any
 from relaymesh.errors import MailboxFull, MeshError, Refused
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.kernel.commands import Command, Forgo, Receive, Release, Request, Result
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries, nothing_from
 from relaymesh.kernel.query import Query
 from relaymesh.kernel.step import Receipt
 from relaymesh.node.clock import Latch
@@ -22,7 +22,7 @@ from relaymesh.node.node import Node
 from relaymesh.node.originals import SENDING, Sending
 from relaymesh.node.release import all_needs
 
-Arrival = Callable[[list[Lease], MeshError | None], None]
+Arrival = Callable[[Deliveries, MeshError | None], None]
 ROOM_POLL_S = 1.0
 
 
@@ -34,7 +34,7 @@ class Pull(Receiver, eq=False, kw_only=True):
     core: Any = None
 
     def release(self, error: MeshError | None) -> None:
-        self.arrived(self.leases, error)
+        self.arrived(self.deliveries or nothing_from(self.mailbox), error)
 
     def forgo(self) -> None:
         """Wait no longer. What is on its way already is handed over all the same."""
@@ -71,6 +71,10 @@ class InProcess:
 
     def new_ids(self, count: int) -> list[str]:
         return self.node.new_ids(count)
+
+    def holds(self, token: int) -> bool:
+        """Whether the lease is still good."""
+        return self._core.kernel.holds(token)
 
 
 class LocalSession(InProcess):
@@ -152,8 +156,8 @@ class LocalSession(InProcess):
         *,
         holder: str | None = None,
         remote: bool = False,
-    ) -> list[Lease]:
-        """Up to `max` deliveries; an empty list when none came in time. None waits for ever.
+    ) -> Deliveries:
+        """Up to `max` deliveries; none at all when none came in time. `timeout` None waits for ever.
 
         `holder`: in whose name, if not this process's; `remote`: it keeps its leases over a restart.
         """
@@ -165,17 +169,18 @@ class LocalSession(InProcess):
             if served:
                 receiver.latch.wait(None)
             elif timeout is not None and timeout <= 0:
-                return []
+                return nothing_from(mailbox)
             elif not self.node.clock.wait(receiver.latch, timeout):
                 if core.execute(Forgo(mailbox, receiver)):
-                    return []
+                    return nothing_from(mailbox)
                 receiver.latch.wait(None)
         except BaseException:
             self._abandon(mailbox, receiver)
             raise
         if receiver.error is not None:
             raise type(receiver.error)(receiver.error.message, hint=receiver.error.hint)
-        return receiver.leases
+        assert receiver.deliveries is not None
+        return receiver.deliveries
 
     def pull(self, mailbox: str, max: int, arrived: Arrival) -> Pull:
         """A receive without waiting: whoever commits the grant calls `arrived`."""
@@ -189,8 +194,8 @@ class LocalSession(InProcess):
         core = self._core
         try:
             core.execute(Forgo(mailbox, receiver))
-            if receiver.leases:
-                core.execute(Release([lease.token for lease in receiver.leases]))
+            if receiver.deliveries:
+                core.execute(Release(receiver.deliveries.tokens))
         except MeshError:
             return
 

@@ -9,10 +9,11 @@ from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, LeaseLost, No
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import RECEIVE_MAX, patience, plain_text, shown, whole
 from relaymesh.kernel.commands import Expect, Send, SetBreaker, Settle, Unexpect
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.deliveries import Deliveries
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.query import Peek
 from relaymesh.sdk.compose import Batch
-from relaymesh.sdk.delivery import Delivery
+from relaymesh.sdk.delivery import Delivery, made_of
 from relaymesh.sdk.receipt import Receipt
 from relaymesh.wire.envelope import check_text
 from relaymesh.wire.joining import joining
@@ -46,10 +47,9 @@ class Inbox:
         most = whole(max, "max", 1, RECEIVE_MAX)
         return self._deliveries(self._mesh._session.receive(self.address, most, patience(timeout)))
 
-    def _deliveries(self, leases: Sequence[Lease]) -> list[Delivery]:
+    def _deliveries(self, got: Deliveries) -> list[Delivery]:
         mesh = self._mesh
-        table = mesh._table_of(self.address)
-        return [Delivery(mesh, lease, table, lease.grant.settled) for lease in leases]
+        return made_of(got, Delivery, mesh, mesh._table_of(self.address))
 
     def peek(self, limit: int = 100) -> list[Entry]:
         """What is pending, in the order of acceptance, without taking it."""
@@ -197,10 +197,10 @@ class Agent(Inbox):
         try:
             fields = {"id": correlation, "reply_to": self.address, **fields}
             receipt = self.send(to, content, type="question", correlation_id=correlation, **fields)
-            leases = session.receive(self.address, 1, wait_s, correlation)
-            if not leases:
+            got = session.receive(self.address, 1, wait_s, correlation)
+            if not got:
                 raise NoAnswer(f"{to} did not answer question {receipt.id} within {wait_s} s")
-            answer = self._deliveries(leases)[0]
+            answer = self._deliveries(got)[0]
             answer.ack()
         finally:
             session.execute(Unexpect(self.address, correlation))
@@ -221,7 +221,7 @@ class Agent(Inbox):
             return (self.send_many([item]))[0]
         batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit, mesh._names)
         try:
-            receipts = batch.receipts(mesh._session.execute(Settle(delivery._lease.token, batch.groups)))
+            receipts = batch.receipts(mesh._session.execute(Settle(delivery._token, batch.groups)))
         except LeaseLost:
             delivery._lost = True
             raise

@@ -9,11 +9,12 @@ from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, LeaseLost, No
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import RECEIVE_MAX, patience, plain_text, shown, whole
 from relaymesh.kernel.commands import Expect, Send, SetBreaker, Settle, Unexpect
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.deliveries import Deliveries
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.query import Peek
 from relaymesh.sdk.agent import asked_under, checked_answer, checked_handler
 from relaymesh.sdk.compose import Batch
-from relaymesh.sdk.delivery import AsyncDelivery
+from relaymesh.sdk.delivery import AsyncDelivery, made_of
 from relaymesh.sdk.receipt import Receipt
 from relaymesh.wire.joining import joining
 
@@ -46,10 +47,9 @@ class AsyncInbox:
         most = whole(max, "max", 1, RECEIVE_MAX)
         return self._deliveries(await self._mesh._session.receive(self.address, most, patience(timeout)))
 
-    def _deliveries(self, leases: Sequence[Lease]) -> list[AsyncDelivery]:
+    def _deliveries(self, got: Deliveries) -> list[AsyncDelivery]:
         mesh = self._mesh
-        table = mesh._table_of(self.address)
-        return [AsyncDelivery(mesh, lease, table, lease.grant.settled) for lease in leases]
+        return made_of(got, AsyncDelivery, mesh, mesh._table_of(self.address))
 
     async def peek(self, limit: int = 100) -> list[Entry]:
         """What is pending, in the order of acceptance, without taking it."""
@@ -121,10 +121,10 @@ class AsyncAgent(AsyncInbox):
         try:
             fields = {"id": correlation, "reply_to": self.address, **fields}
             receipt = await self.send(to, content, type="question", correlation_id=correlation, **fields)
-            leases = await session.receive(self.address, 1, wait_s, correlation)
-            if not leases:
+            got = await session.receive(self.address, 1, wait_s, correlation)
+            if not got:
                 raise NoAnswer(f"{to} did not answer question {receipt.id} within {wait_s} s")
-            answer = self._deliveries(leases)[0]
+            answer = self._deliveries(got)[0]
             await answer.ack()
         finally:
             await session.execute(Unexpect(self.address, correlation))
@@ -142,9 +142,7 @@ class AsyncAgent(AsyncInbox):
             return (await self.send_many([item]))[0]
         batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit, mesh._names)
         try:
-            receipts = batch.receipts(
-                await mesh._session.execute(Settle(delivery._lease.token, batch.groups))
-            )
+            receipts = batch.receipts(await mesh._session.execute(Settle(delivery._token, batch.groups)))
         except LeaseLost:
             delivery._lost = True
             raise

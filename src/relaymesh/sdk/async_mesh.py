@@ -231,7 +231,7 @@ class AsyncMesh:
         """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
         flag(durable, "durable")
         deliveries = checked_deliveries(deliveries, AsyncDelivery)
-        tokens = [each._lease.token for each in deliveries if not each._settled]
+        tokens = [each._token for each in deliveries if not each._settled]
         mark_settled(deliveries, await self._session.execute(Ack(tokens), durable=durable))
 
     # -- looking after it

@@ -43,10 +43,10 @@ class AsyncWorkerPool:
         try:
             while True:
                 room = await _take_all(free)
-                leases = await mesh._session.pull(inbox.address, room)
-                for _ in range(room - len(leases)):
+                got = await mesh._session.pull(inbox.address, room)
+                for _ in range(room - len(got)):
                     free.release()
-                deliveries = inbox._deliveries(leases)
+                deliveries = inbox._deliveries(got)
                 for delivery in deliveries:
                     if not delivery.settled:
                         mesh._renewer.add(delivery)
@@ -91,7 +91,7 @@ class AsyncWorkerPool:
                 log.warning("%d handlers did not finish in time; their deliveries go back", len(late))
             for worker in late:
                 for delivery in self._workers[worker]:
-                    delivery._mesh._session.give_back([delivery._lease])
+                    delivery._mesh._session.give_back([delivery._token])
                 worker.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,7 @@ from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, shown, whole
 from relaymesh.kernel.commands import Ack, Complete, Extend, Nack
 from relaymesh.kernel.contract import OTHER
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import NO_LANE, Deliveries
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.token import format_token
 from relaymesh.sdk.outcome import Drop, FailureTable, Outcome, stack_of, text_of, until_ms
@@ -36,9 +37,17 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     """
 
     _mesh: Any
-    _lease: Lease
     _table: FailureTable
     _settled: bool
+    _mailbox: str
+    _token: int
+    _sequence: int
+    _attempt: int
+    _granted_until: int
+    envelope: Envelope
+    """Everything the sender gave, as the journal keeps it."""
+    _lane: int = NO_LANE
+    _topic: str | None = None
     _lost: bool = False
     _content: Any = _UNREAD
     _extended: int = 0
@@ -47,86 +56,86 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     @property
     def id(self) -> str:
         """The id of the message: the same at every attempt."""
-        return self._lease.envelope.id
+        return self.envelope.id
 
     @property
     def content(self) -> Any:
         """What was sent: JSON as Python values, or bytes."""
         if self._content is _UNREAD:
-            envelope = self._lease.envelope
+            envelope = self.envelope
             self._content = decode_content(envelope.content, envelope.encoding)
         return self._content
 
     @property
     def type(self) -> str:
         """A type of the protocol, or a name of the sender's own."""
-        return self._lease.envelope.type
+        return self.envelope.type
 
     @property
     def sender(self) -> str:
         """The address of the agent that sent it; `default/mesh` for what was published in nobody's name."""
-        return self._lease.envelope.sender
+        return self.envelope.sender
 
     @property
     def receiver(self) -> str:
         """The address of the mailbox it came from."""
-        return self._lease.grant.mailbox
+        return self._mailbox
 
     @property
     def topic(self) -> str | None:
         """The topic it was published to, as `order.created`; None for what was sent to an agent."""
-        topic = self._lease.place.topic
+        topic = self._topic
         return None if topic is None else name_of(topic)
 
     @property
     def priority(self) -> int:
         """1 CRITICAL to 5 BACKGROUND."""
-        return self._lease.envelope.priority
+        return self.envelope.priority
 
     @property
     def task(self) -> str | None:
         """The task it belongs to, if any."""
-        return self._lease.envelope.task
+        return self.envelope.task
 
     @property
     def key(self) -> str | None:
         """Its ordering key, if any."""
-        return self._lease.envelope.key
+        return self.envelope.key
 
     @property
     def tags(self) -> tuple[str, ...]:
         """Words for people and filters."""
-        return self._lease.envelope.tags
+        return self.envelope.tags
 
     @property
     def correlation_id(self) -> str | None:
         """The question or conversation it belongs to."""
-        return self._lease.envelope.correlation_id
+        return self.envelope.correlation_id
 
     @property
     def reply_to(self) -> str | None:
         """Who gets answers, if not the sender."""
-        return self._lease.envelope.reply_to
+        return self.envelope.reply_to
 
     @property
     def trace(self) -> str | None:
         """The W3C traceparent the message travels under."""
-        return self._lease.envelope.trace
+        return self.envelope.trace
 
     @property
     def attempt(self) -> int:
         """1 for the first delivery of this message to this mailbox."""
-        return self._lease.attempt
+        return self._attempt
 
     @property
     def sequence(self) -> int:
         """The sequence under which the message was accepted."""
-        return self._lease.sequence
+        return self._sequence
 
     @property
     def token(self) -> str:
         """The lease token: it names this attempt, and changes with each."""
-        return format_token(self._lease.token)
+        return format_token(self._token)
 
     @property
     def deadline(self) -> datetime:
@@ -135,7 +144,7 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
 
     @property
     def _deadline(self) -> int:
-        return self._extended or self._lease.deadline
+        return self._extended or self._granted_until
 
     @property
     def settled(self) -> bool:
@@ -150,12 +159,7 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     @property
     def _held(self) -> bool:
         """Whether it is still there to be worked on: under its lease, or settled before it was delivered."""
-        return self._settled or self._lease.held
-
-    @property
-    def envelope(self) -> Envelope:
-        """Everything the sender gave, as the journal keeps it."""
-        return self._lease.envelope
+        return self._settled or self._mesh._session.holds(self._token)
 
     def __repr__(self) -> str:
         state = "settled" if self._settled else "lost" if self._lost else "leased"
@@ -181,13 +185,11 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
         else:
             reason, stack = "" if error is None else error, ""
         moment = None if until is None else until_ms(until)
-        return Nack(
-            self._lease.token, OTHER if code is None else code, reason, stack, retryable, delay_ms, moment
-        )
+        return Nack(self._token, OTHER if code is None else code, reason, stack, retryable, delay_ms, moment)
 
     def _answer(self) -> tuple[str, dict[str, Any]]:
         """Where an answer goes, and the fields that make it one."""
-        envelope = self._lease.envelope
+        envelope = self.envelope
         fields = {"type": "answer", "correlation_id": envelope.correlation_id or envelope.id}
         return envelope.reply_to or envelope.sender, fields
 
@@ -206,12 +208,12 @@ class Delivery(_Delivery):
         if durable is not False:
             flag(durable, "durable")
         if not self._settled:
-            self._settle(self._mesh._session.execute(Ack([self._lease.token]), durable=durable))
+            self._settle(self._mesh._session.execute(Ack([self._token]), durable=durable))
 
     def drop(self) -> None:
         """Nothing to do: settled, and counted as dropped."""
         if not self._settled:
-            self._settle(self._mesh._session.execute(Ack([self._lease.token], drop=True)))
+            self._settle(self._mesh._session.execute(Ack([self._token], drop=True)))
 
     def nack(
         self,
@@ -241,7 +243,7 @@ class Delivery(_Delivery):
         Writes no record.
         """
         before = self._extended
-        deadline = self._mesh._session.execute(Extend(self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX)))
+        deadline = self._mesh._session.execute(Extend(self._token, whole(ms, "ms", 1, LEASE_MS_MAX)))
         self._mesh._renewer.extended(self, deadline, before)
         return self.deadline
 
@@ -279,7 +281,7 @@ class Delivery(_Delivery):
         if isinstance(error, Drop):
             self.drop()
             return
-        self._tell(self._table.nack(self._lease.token, error))
+        self._tell(self._table.nack(self._token, error))
 
 
 class AsyncDelivery(_Delivery):
@@ -292,11 +294,11 @@ class AsyncDelivery(_Delivery):
         if durable is not False:
             flag(durable, "durable")
         if not self._settled:
-            self._settle(await self._mesh._session.execute(Ack([self._lease.token]), durable=durable))
+            self._settle(await self._mesh._session.execute(Ack([self._token]), durable=durable))
 
     async def drop(self) -> None:
         if not self._settled:
-            self._settle(await self._mesh._session.execute(Ack([self._lease.token], drop=True)))
+            self._settle(await self._mesh._session.execute(Ack([self._token], drop=True)))
 
     async def nack(
         self,
@@ -321,9 +323,7 @@ class AsyncDelivery(_Delivery):
 
     async def extend(self, ms: int) -> datetime:
         before = self._extended
-        deadline = await self._mesh._session.execute(
-            Extend(self._lease.token, whole(ms, "ms", 1, LEASE_MS_MAX))
-        )
+        deadline = await self._mesh._session.execute(Extend(self._token, whole(ms, "ms", 1, LEASE_MS_MAX)))
         self._mesh._renewer.extended(self, deadline, before)
         return self.deadline
 
@@ -361,10 +361,44 @@ class AsyncDelivery(_Delivery):
         if isinstance(error, Drop):
             await self.drop()
             return
-        await self._tell(self._table.nack(self._lease.token, error))
+        await self._tell(self._table.nack(self._token, error))
 
 
 AnyDelivery = TypeVar("AnyDelivery", Delivery, AsyncDelivery)
+
+
+def made_of(
+    got: Deliveries, kind: Callable[..., AnyDelivery], mesh: Any, table: FailureTable
+) -> list[AnyDelivery]:
+    """A delivery for each row."""
+    if len(got.tokens) == 1 and got.lanes is None and got.topics is None:
+        one = kind(
+            mesh,
+            table,
+            got.settled,
+            got.mailbox,
+            got.tokens[0],
+            got.sequences[0],
+            got.attempts[0],
+            got.deadlines[0],
+            got.envelopes[0],
+        )
+        return [one]
+    made = map(
+        kind,
+        repeat(mesh),
+        repeat(table),
+        repeat(got.settled),
+        repeat(got.mailbox),
+        got.tokens,
+        got.sequences,
+        got.attempts,
+        got.deadlines,
+        got.envelopes,
+        repeat(NO_LANE) if got.lanes is None else got.lanes,
+        got.each_topic,
+    )
+    return list(made)
 
 
 def checked_deliveries(given: Iterable[AnyDelivery], kind: type[AnyDelivery]) -> list[AnyDelivery]:
@@ -382,10 +416,10 @@ def checked_deliveries(given: Iterable[AnyDelivery], kind: type[AnyDelivery]) ->
 def mark_settled(deliveries: Sequence[Any], stale: Sequence[int]) -> None:
     lost = set(stale)
     for delivery in deliveries:
-        if delivery._lease.token in lost:
+        if delivery._token in lost:
             delivery._lost = True
         else:
             delivery._settled = True
     if lost:
-        names = ", ".join(each.id for each in deliveries if each._lease.token in lost)
+        names = ", ".join(each.id for each in deliveries if each._token in lost)
         raise LeaseLost(f"{len(lost)} of {len(deliveries)} leases were lost: {names[:500]}")

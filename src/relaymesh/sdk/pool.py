@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from relaymesh.errors import InvalidSettings, LeaseLost, MeshError, UnknownRecipient, Unreachable
 from relaymesh.kernel.bounds import shown, whole
 from relaymesh.kernel.commands import Release
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import NO_LANE, Deliveries
 from relaymesh.sdk.agent import Handler, Inbox
 from relaymesh.sdk.delivery import AnyDelivery, Delivery
 from relaymesh.sdk.session import Arrival, Pull
@@ -59,7 +59,7 @@ class Route:
         self,
         inbox: Inbox,
         handler: Handler,
-        arrived: Callable[[Route, list[Lease], MeshError | None], None],
+        arrived: Callable[[Route, Deliveries, MeshError | None], None],
     ) -> None:
         self.inbox = inbox
         self.handler = handler
@@ -136,14 +136,14 @@ class WorkerPool:
     def _most(self) -> int:
         return max(self._max, len(self._routes))
 
-    def _arrived(self, route: Route, leases: list[Lease], error: MeshError | None) -> None:
+    def _arrived(self, route: Route, got: Deliveries, error: MeshError | None) -> None:
         """Called by whoever committed the grant: only queue, never work. What is queued is renewed."""
         with self._lock:
             route.asking = False
-            route.in_hand += len(leases)
+            route.in_hand += len(got)
         if error is not None or self._closing:
             return
-        deliveries = route.inbox._deliveries(leases)
+        deliveries = route.inbox._deliveries(got)
         for delivery in deliveries:
             if not delivery.settled:
                 self._mesh._renewer.add(delivery)
@@ -281,7 +281,7 @@ class WorkerPool:
         deliveries = [*unbegun, *(delivery for run in late for delivery in run)]
         for delivery in deliveries:
             self._mesh._renewer.discard(delivery)
-        tokens = [delivery._lease.token for delivery in deliveries if not delivery._settled]
+        tokens = [delivery._token for delivery in deliveries if not delivery._settled]
         if tokens:
             try:
                 self._mesh._session.execute(Release(tokens))
@@ -294,16 +294,16 @@ async def _finish(awaitable: Any) -> Any:
 
 
 def runs_of(deliveries: list[AnyDelivery]) -> list[list[AnyDelivery]]:
-    """Deliveries of one lane together and in order; every other one alone."""
+    """Deliveries that came together: those of one lane in order, every other one alone."""
     runs: list[list[AnyDelivery]] = []
     by_lane: dict[int, list[AnyDelivery]] = {}
     for delivery in deliveries:
-        lane = delivery._lease.place.lane
-        if lane is None:
+        lane = delivery._lane
+        if lane == NO_LANE:
             runs.append([delivery])
-        elif id(lane) in by_lane:
-            by_lane[id(lane)].append(delivery)
+        elif lane in by_lane:
+            by_lane[lane].append(delivery)
         else:
-            run = by_lane[id(lane)] = [delivery]
+            run = by_lane[lane] = [delivery]
             runs.append(run)
     return runs

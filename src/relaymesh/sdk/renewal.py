@@ -93,7 +93,7 @@ class _Renewing:
 
 
 def _extends(asked: list[_Asked]) -> list[tuple[int, int]]:
-    return [(each.delivery._lease.token, each.length_ms) for each in asked]
+    return [(each.delivery._token, each.length_ms) for each in asked]
 
 
 class Renewer(_Renewing):

@@ -8,15 +8,15 @@ awaited twins. The SDK is written against these alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from relaymesh.errors import MeshError
 from relaymesh.kernel.commands import Request, Result
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries
 
-Arrival = Callable[[list[Lease], MeshError | None], None]
+Arrival = Callable[[Deliveries, MeshError | None], None]
 """Called once, by whoever has the deliveries: it only takes note, and never works."""
 
 
@@ -55,6 +55,9 @@ class Described(Protocol):
     def new_ids(self, count: int) -> list[str]:
         """So many new ids of messages."""
 
+    def holds(self, token: int) -> bool:
+        """Whether the lease is still good, as far as is known here. Any thread may ask."""
+
 
 class Session(Described, Protocol):
     """Requests in the caller's thread. Thread-safe."""
@@ -70,8 +73,8 @@ class Session(Described, Protocol):
 
     def receive(
         self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
-    ) -> list[Lease]:
-        """Up to `max` deliveries; an empty list when none came in time. None waits for ever."""
+    ) -> Deliveries:
+        """Up to `max` deliveries; none at all when none came in time. `timeout` None waits for ever."""
 
     def pull(self, mailbox: str, max: int, arrived: Arrival) -> Pull:
         """The same without waiting: `arrived` is called when there are some."""
@@ -88,12 +91,12 @@ class AsyncSession(Described, Protocol):
 
     async def receive(
         self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
-    ) -> list[Lease]: ...
+    ) -> Deliveries: ...
 
-    async def pull(self, mailbox: str, max: int) -> list[Lease]:
+    async def pull(self, mailbox: str, max: int) -> Deliveries:
         """A receive without end, which outlasts a node that is away for a while."""
 
-    def give_back(self, leases: list[Lease]) -> None:
+    def give_back(self, tokens: Sequence[int]) -> None:
         """Return deliveries that were not looked at, as if never granted, and without waiting."""
 
     async def close(self, *, force: bool = False) -> None: ...

@@ -8,7 +8,7 @@ from functools import partial
 
 from relaymesh.errors import MailboxFull
 from relaymesh.kernel.commands import Receive, Request, Result
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries, nothing_from
 from relaymesh.kernel.step import Receipt, Step
 from relaymesh.node.async_local import AsyncLocalSession, AsyncReceiver, CommitThread
 from relaymesh.node.clock import Latch
@@ -66,8 +66,8 @@ class VirtualSession(AsyncLocalSession):
         *,
         holder: str | None = None,
         remote: bool = False,
-    ) -> list[Lease]:
-        future: asyncio.Future[list[Lease]] = asyncio.get_running_loop().create_future()
+    ) -> Deliveries:
+        future: asyncio.Future[Deliveries] = asyncio.get_running_loop().create_future()
         receiver = AsyncReceiver(
             holder or self.holder, max, correlation_id, remote=remote, future=future, session=self
         )
@@ -75,7 +75,7 @@ class VirtualSession(AsyncLocalSession):
         try:
             served = await self.execute(Receive(mailbox, receiver, wait=waits))
             if not served and not waits:
-                return []
+                return nothing_from(mailbox)
             await self._wait(timeout, future.done)
             if not future.done():
                 self._give_up(mailbox, receiver)
@@ -84,12 +84,12 @@ class VirtualSession(AsyncLocalSession):
             self._abandon(mailbox, receiver)
             raise
 
-    def take(self, mailbox: str, max: int) -> list[Lease]:
+    def take(self, mailbox: str, max: int) -> Deliveries:
         """What is ready now."""
-        future: asyncio.Future[list[Lease]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Deliveries] = asyncio.get_running_loop().create_future()
         receiver = AsyncReceiver(self.holder, max, future=future, session=self)
         served = self._core.execute(Receive(mailbox, receiver, wait=False))
-        return future.result() if served else []
+        return future.result() if served else nothing_from(mailbox)
 
     async def close(self, *, force: bool = False) -> None:
         self.node.close(force=force)

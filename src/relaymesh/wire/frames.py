@@ -8,12 +8,13 @@ its bytes; several of them may be one message (`relaymesh.wire.bundles`). The JS
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
 
-from relaymesh.kernel.address import is_subscription
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.deliveries import Deliveries as Handed
+from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import Failure
 from relaymesh.kernel.settings import MailboxSettings
@@ -188,15 +189,15 @@ class Deliveries(Frame, tag="deliveries"):
     """
 
     mailbox: str
-    tokens: list[int]
-    sequences: list[int]
-    attempts: list[int]
-    deadlines: list[int]
-    envelopes: list[Envelope]
+    tokens: Sequence[int]
+    sequences: Sequence[int]
+    attempts: Sequence[int]
+    deadlines: Sequence[int]
+    envelopes: Sequence[Envelope]
     ref: int | None = None
-    lanes: list[int] | None = None
+    lanes: Sequence[int] | None = None
     settled: bool = False
-    topics: list[str | None] | None = None
+    topics: Sequence[str | None] | None = None
 
 
 class Settled(Frame, tag="settled"):
@@ -387,29 +388,32 @@ def receipt_rows(receipts: list[Receipt]) -> list[tuple[int, bool, int, int]]:
     return [(each.sequence, each.duplicate, each.targets, each.due) for each in receipts]
 
 
-def deliveries(ref: int | None, mailbox: str, leases: list[Lease]) -> Deliveries:
-    """A frame of deliveries of one mailbox."""
-    lanes: list[int] | None = None
-    if any([lease.place.lane for lease in leases]):  # noqa: C419 - a list is half as slow as a generator
-        numbers: dict[int, int] = {}
-        lanes = [
-            -1 if lease.place.lane is None else numbers.setdefault(id(lease.place.lane), len(numbers))
-            for lease in leases
-        ]
+def deliveries(ref: int | None, mailbox: str, given: Handed) -> Deliveries:
+    """The frame that hands these over."""
     return Deliveries(
         mailbox,
-        [lease.token for lease in leases],
-        [lease.sequence for lease in leases],
-        [lease.attempt for lease in leases],
-        [lease.deadline for lease in leases],
-        [lease.envelope for lease in leases],
+        list(given.tokens),
+        list(given.sequences),
+        given.attempts,
+        given.deadlines,
+        given.envelopes,
         ref,
-        lanes,
-        bool(leases) and leases[0].grant.settled,
-        _topics(leases) if is_subscription(mailbox) else None,
+        given.lanes,
+        given.settled,
+        given.topics,
     )
 
 
-def _topics(leases: list[Lease]) -> list[str | None]:
-    topics = [lease.place.topic for lease in leases]
-    return topics[:1] if len(set(topics)) == 1 else topics
+def handed(frame: Deliveries) -> Handed:
+    """What a frame hands over."""
+    return Handed(
+        frame.mailbox,
+        frame.tokens,
+        frame.sequences,
+        frame.attempts,
+        frame.deadlines,
+        frame.envelopes,
+        frame.lanes,
+        frame.topics,
+        frame.settled,
+    )

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Raw
 
 from relaymesh.errors import InvalidEnvelope
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.envelope import PRIORITY_BY_TYPE, PRIORITY_DEFAULT, TTL_MS_DEFAULT, Encoding, Envelope
 from relaymesh.kernel.token import format_token
 from relaymesh.wire.content import (
@@ -236,16 +236,16 @@ def message_json(envelope: Envelope, to: str, accepted_at: int, retry_count: int
     return _with_extra(MessageOut(*_message_fields(envelope, to, accepted_at, retry_count)), envelope.extra)
 
 
-def delivery_json(lease: Lease, partition: int = 0) -> bytes:
+def delivery_json(row: DeliveryRow, partition: int = 0) -> bytes:
     """The message of a delivery, and what its receiver needs to settle it."""
-    envelope, mailbox = lease.envelope, lease.grant.mailbox
+    envelope, mailbox = row.envelope, row.mailbox
     delivery = DeliveryOut(
-        *_message_fields(envelope, mailbox, lease.place.accepted_at, max(0, lease.attempt - 1)),
-        format_token(lease.token, partition),
-        lease.attempt,
-        iso(lease.deadline),
+        *_message_fields(envelope, mailbox, row.accepted_at, max(0, row.attempt - 1)),
+        format_token(row.token, partition),
+        row.attempt,
+        iso(row.deadline),
         mailbox,
-        lease.sequence,
+        row.sequence,
     )
     return _with_extra(delivery, envelope.extra)
 

@@ -349,7 +349,7 @@ def test_a_forged_name_settles_nobody_elses_delivery(bus: Station) -> None:
     """Tokens are no secrets: a lease of an agent that is not of this bus is not to be settled here."""
     bus.mesh.agent("boss").send("planner", "work", id="other")
     held = bus.mesh.agent("planner").receive(timeout=0)
-    token = held._lease.token
+    token = held._token
     name = f"x~0.{token >> 40}.{token & ((1 << 40) - 1)}.meta.json"
     bus.write(f"done/{name}", json.dumps({"to": "default/planner", "delivery": {"sequence": held.sequence}}))
     bus.write(f"dead/{name}", "{}")

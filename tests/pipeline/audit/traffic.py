@@ -16,7 +16,7 @@ from relaymesh.errors import MeshError
 from relaymesh.journal.frame import DATA, Frame
 from relaymesh.kernel.commands import Complete, Nack, PurgeDeadLetters, Reprioritise, Unsubscribe
 from relaymesh.kernel.contract import Rule
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.records import AnyRecord, EpochStarted
 from relaymesh.pipeline.schema.bronze import EVENTS
 from relaymesh.pipeline.source.events import EventBatch
@@ -37,8 +37,8 @@ class Teller:
 
     def __init__(self) -> None:
         self.kernel = Driver()
-        self.held: list[Lease] = []
-        self.lost: list[Lease] = []
+        self.held: list[DeliveryRow] = []
+        self.lost: list[DeliveryRow] = []
         self.count = 0
         self.kernel.agent("a")
         self.kernel.agent("b", ordered=True)
@@ -67,7 +67,7 @@ class Teller:
     def somewhere(self, chance: random.Random) -> str:
         return chance.choice([*AGENTS, *self.subscriptions])
 
-    def one(self, chance: random.Random) -> Lease:
+    def one(self, chance: random.Random) -> DeliveryRow:
         """A lease that somebody was given, good or stale."""
         if not self.held:
             self.receive(chance)
@@ -126,7 +126,7 @@ class Teller:
 
     def complete(self, chance: random.Random) -> None:
         lease = chance.choice(self.lost) if self.lost else self.one(chance)
-        self.kernel.do(Complete(lease.grant.mailbox, lease.entry.sequence))
+        self.kernel.do(Complete(lease.mailbox, lease.sequence))
 
     def wait(self, chance: random.Random) -> None:
         self.kernel.advance(chance.choice([1, 400, 1_200, 6_000, 70_000]))

@@ -27,7 +27,7 @@ from relaymesh.gateways.filebus.settings import BusSettings
 from relaymesh.gateways.filebus.settling import Settling
 from relaymesh.gateways.filebus.tree import Tree
 from relaymesh.kernel.commands import ExtendAll, Release
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.sdk.session import Session
 
 MISSING_MAX = 2
@@ -224,18 +224,18 @@ class Deliveries:
         for agent, count in waiting.items():
             room = min(self._settings.window - count, self._settings.held_max - len(self.held))
             for _ in range(room):
-                lease = receive_one(self._session, agent, self._holder)
-                if lease is None or not self._put_out(lease, agent):
+                row = receive_one(self._session, agent, self._holder)
+                if row is None or not self._put_out(row, agent):
                     break
                 happened = True
         return happened
 
-    def _put_out(self, lease: Lease, agent: str) -> bool:
+    def _put_out(self, row: DeliveryRow, agent: str) -> bool:
         try:
-            held = put_out(self._tree, lease, agent, self._session.now())
+            held = put_out(self._tree, row, agent, self._session.now())
         except OSError as error:
-            self._session.execute(Release([lease.token]))
-            drop_payload(self._tree, delivery_stem(lease.envelope.id, lease.token))
+            self._session.execute(Release([row.token]))
+            drop_payload(self._tree, delivery_stem(row.envelope.id, row.token))
             self._notices.say("inbox", f"deliveries cannot be written: {error}")
             return False
         self.held[held.stem] = held

@@ -10,7 +10,7 @@ from relaymesh.gateways.filebus.dead import pretty
 from relaymesh.gateways.filebus.held import INBOX, Held, Place
 from relaymesh.gateways.filebus.names import META, PAYLOAD, PAYLOAD_BYTES, delivery_stem, tier_of
 from relaymesh.gateways.filebus.tree import Tree
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.envelope import Encoding
 from relaymesh.kernel.token import format_token
 from relaymesh.wire.protocol import message_json
@@ -18,52 +18,52 @@ from relaymesh.wire.protocol import message_json
 ENDINGS = (PAYLOAD, PAYLOAD_BYTES)
 
 
-def put_out(tree: Tree, lease: Lease, mailbox: str, now: int) -> Held:
+def put_out(tree: Tree, row: DeliveryRow, mailbox: str, now: int) -> Held:
     """Write a delivery as files: the payload first, then the meta file that makes it claimable."""
-    envelope = lease.envelope
-    stem = delivery_stem(envelope.id, lease.token)
-    tier = tier_of(lease.place.priority)
+    envelope = row.envelope
+    stem = delivery_stem(envelope.id, row.token)
+    tier = tier_of(row.priority)
     ending = PAYLOAD_BYTES if envelope.encoding == Encoding.BYTES else PAYLOAD
-    length_ms = max(1, lease.deadline - now)
+    length_ms = max(1, row.deadline - now)
     tree.payload.write(stem + ending, envelope.content)
-    tree.tiers[tier].write(stem + META, _meta(lease, mailbox, f"payload/{stem}{ending}", length_ms, now))
+    tree.tiers[tier].write(stem + META, _meta(row, mailbox, f"payload/{stem}{ending}", length_ms, now))
     return Held(
         stem=stem,
-        token=lease.token,
+        token=row.token,
         mailbox=mailbox,
-        sequence=lease.sequence,
+        sequence=row.sequence,
         length_ms=length_ms,
-        deadline=lease.deadline,
-        expires_at=_expires_at(lease, now),
+        deadline=row.deadline,
+        expires_at=_expires_at(row, now),
         place=Place(INBOX, tier),
         moved_at=now,
-        settled=lease.grant.settled,
+        settled=row.settled,
     )
 
 
-def _expires_at(lease: Lease, now: int) -> int:
+def _expires_at(row: DeliveryRow, now: int) -> int:
     """When its time to live is over; 0 for never. A node far away does not say since when it waits."""
-    if lease.place.due_at:
-        return lease.place.expires_at
-    return now + lease.envelope.ttl_ms if lease.envelope.ttl_ms else 0
+    if row.accepted_at:
+        return row.expires_at
+    return now + row.envelope.ttl_ms if row.envelope.ttl_ms else 0
 
 
-def _meta(lease: Lease, mailbox: str, payload: str, length_ms: int, now: int) -> bytes:
+def _meta(row: DeliveryRow, mailbox: str, payload: str, length_ms: int, now: int) -> bytes:
     """The envelope under its protocol names, without its content."""
-    envelope = lease.envelope
+    envelope = row.envelope
     bare = msgspec.structs.replace(envelope, content=b"null", encoding=Encoding.JSON)
     words: dict[str, Any] = msgspec.json.decode(
-        message_json(bare, mailbox, lease.place.accepted_at or now, max(0, lease.attempt - 1))
+        message_json(bare, mailbox, row.accepted_at or now, max(0, row.attempt - 1))
     )
     del words["content"]
     words["payload"] = payload
     words["payloadBytes"] = len(envelope.content)
     words["delivery"] = {
-        "lease": format_token(lease.token),
+        "lease": format_token(row.token),
         "leaseMs": length_ms,
-        "attempt": lease.attempt,
-        "sequence": lease.sequence,
-        "settled": lease.grant.settled,
+        "attempt": row.attempt,
+        "sequence": row.sequence,
+        "settled": row.settled,
     }
     return pretty(words)
 

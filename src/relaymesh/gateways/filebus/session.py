@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from relaymesh.kernel.commands import ExtendAll
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries, DeliveryRow
 from relaymesh.kernel.query import MailboxesOf
 from relaymesh.sdk.session import Session
 
@@ -33,16 +33,16 @@ class Embedded(Protocol):
         *,
         holder: str | None = None,
         remote: bool = False,
-    ) -> list[Lease]: ...
+    ) -> Deliveries: ...
 
 
-def receive_one(session: Session, mailbox: str, holder: str) -> Lease | None:
+def receive_one(session: Session, mailbox: str, holder: str) -> DeliveryRow | None:
     """The next delivery, if there is one now. Never two at once: so a lane has at most one message out."""
     if isinstance(session, Embedded):
-        leases = session.receive(mailbox, 1, 0, holder=holder, remote=True)
+        got = session.receive(mailbox, 1, 0, holder=holder, remote=True)
     else:
-        leases = session.receive(mailbox, 1, 0)
-    return leases[0] if leases else None
+        got = session.receive(mailbox, 1, 0)
+    return got.rows()[0] if got else None
 
 
 def live_leases(session: Session, tokens: Sequence[int]) -> dict[int, str | None]:

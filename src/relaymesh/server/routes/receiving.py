@@ -9,7 +9,7 @@ import msgspec
 from relaymesh.errors import RateLimited
 from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.commands import Release
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import NO_LANE, Deliveries, DeliveryRow, nothing_from
 from relaymesh.kernel.token import format_token
 from relaymesh.server.exchange import Disconnected, Exchange, decode_body
 from relaymesh.server.intake import heard
@@ -35,22 +35,23 @@ async def receive(exchange: Exchange) -> DeliveriesAnswer:
     holder = _holder(principal, request)
     exchange.check_room(ANSWER_BYTES_MAX)
     heard(served, subscriber_of(mailbox))
-    leases = await served.session.receive(
+    given = await served.session.receive(
         mailbox, request.max, 0, request.correlation_id, holder=holder, remote=True
     )
-    if not leases and request.wait_ms and not served.stopping.is_set():
-        leases = await _poll(exchange, mailbox, request, holder)
-    leases = await _fitting(served, leases)
+    if not given and request.wait_ms and not served.stopping.is_set():
+        given = await _poll(exchange, mailbox, request, holder)
+    given = await _fitting(served, given)
     now = served.now
-    return DeliveriesAnswer(deliveries=[delivery_body(lease, now) for lease in leases], now=now)
+    return DeliveriesAnswer(deliveries=delivery_bodies(given, now), now=now)
 
 
-async def _fitting(served: Served, leases: list[Lease]) -> list[Lease]:
+async def _fitting(served: Served, given: Deliveries) -> Deliveries:
     """What fits into one answer; the others go back, unburned."""
-    count = portion(lease.envelope.size for lease in leases)
-    if count < len(leases):
-        await served.session.execute(Release([lease.token for lease in leases[count:]]))
-    return leases[:count]
+    count = portion(envelope.size for envelope in given.envelopes)
+    if count == len(given):
+        return given
+    await served.session.execute(Release(given.tokens[count:]))
+    return given.first(count)
 
 
 def _holder(principal: Principal, request: ReceiveRequest) -> str:
@@ -58,7 +59,7 @@ def _holder(principal: Principal, request: ReceiveRequest) -> str:
     return f"{principal.token_id}:{request.holder}" if request.holder else principal.token_id
 
 
-async def _poll(exchange: Exchange, mailbox: str, request: ReceiveRequest, holder: str) -> list[Lease]:
+async def _poll(exchange: Exchange, mailbox: str, request: ReceiveRequest, holder: str) -> Deliveries:
     served = exchange.served
     if served.counts.polls >= served.settings.receive_waits_max:
         raise RateLimited(
@@ -80,7 +81,7 @@ async def _poll(exchange: Exchange, mailbox: str, request: ReceiveRequest, holde
             raise Disconnected
         if not receiving.done():
             await _give_back(served, receiving)
-            return []
+            return nothing_from(mailbox)
         return receiving.result()
     finally:
         served.counts.polls -= 1
@@ -88,28 +89,31 @@ async def _poll(exchange: Exchange, mailbox: str, request: ReceiveRequest, holde
             task.cancel()
 
 
-async def _give_back(served: Served, receiving: asyncio.Future[list[Lease]]) -> None:
+async def _give_back(served: Served, receiving: asyncio.Future[Deliveries]) -> None:
     """Deliveries that came in the same moment go back too."""
     if not receiving.done():
         receiving.cancel()  # the session gives back what was on its way
     elif not receiving.cancelled() and receiving.exception() is None:
-        await served.session.execute(Release([lease.token for lease in receiving.result()]))
+        await served.session.execute(Release(receiving.result().tokens))
 
 
-def delivery_body(lease: Lease, now: int) -> DeliveryBody:
-    """A delivery as the wire shows it."""
-    place, envelope, grant = lease.place, lease.envelope, lease.grant
+def delivery_bodies(given: Deliveries, now: int) -> list[DeliveryBody]:
+    """Deliveries as the wire shows them."""
+    return [_body(row, given, now) for row in given.rows()]
+
+
+def _body(row: DeliveryRow, given: Deliveries, now: int) -> DeliveryBody:
     return DeliveryBody(
-        token=format_token(lease.token),
-        attempt=lease.attempt,
-        deadline=iso(lease.deadline),
-        lease_ms=max(0, lease.deadline - now),
-        mailbox=grant.mailbox,
-        sequence=lease.sequence,
+        token=format_token(row.token),
+        attempt=row.attempt,
+        deadline=iso(row.deadline),
+        lease_ms=max(0, row.deadline - now),
+        mailbox=row.mailbox,
+        sequence=row.sequence,
         message=msgspec.Raw(
-            message_json(envelope, grant.mailbox, place.accepted_at, max(0, lease.attempt - 1))
+            message_json(row.envelope, row.mailbox, row.accepted_at, max(0, row.attempt - 1))
         ),
-        settled=grant.settled,
-        lane=None if place.lane is None else place.lane.key,
-        topic=place.topic,
+        settled=row.settled,
+        lane=None if row.lane == NO_LANE else given.lane_keys[row.lane],
+        topic=row.topic,
     )

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 
 from relaymesh.errors import MeshError
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.server.ws import calls
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.mistyped import by_op, mistyped
@@ -68,8 +68,8 @@ class Binary:
             return encode(frames.Result(frame.ref, msgspec.Raw(encode(value.rows)), value.more))
         return encode(frames.Result(frame.ref, msgspec.Raw(encode(value))))
 
-    def deliveries(self, ref: int | None, mailbox: str, leases: list[Lease], now: int) -> bytes:  # noqa: ARG002
-        return encode(frames.deliveries(ref, mailbox, leases))
+    def deliveries(self, ref: int | None, mailbox: str, given: Deliveries, now: int) -> bytes:  # noqa: ARG002
+        return encode(frames.deliveries(ref, mailbox, given))
 
     def problem(self, ref: int | None, error: MeshError) -> bytes:
         return encode(problem_of(ref, error))

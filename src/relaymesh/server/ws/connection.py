@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 
 from relaymesh.errors import InvalidEnvelope, InvalidSettings, MeshError, RateLimited
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries, nothing_from
 from relaymesh.server.exchange import Event, Receive, Scope, Send
 from relaymesh.server.problem import Broken, status_of
 from relaymesh.server.routing import App, refuse_handshake
@@ -426,8 +426,8 @@ class Connection:
         try:
             mailbox = on.mailbox(frame.mailbox)
             await self._outbox.room()
-            leases = await on.receive(mailbox, frame.max, frame.wait_ms, frame.correlation_id)
-            data = self._codec.deliveries(frame.ref, mailbox, leases, self._served.now)
+            given = await on.receive(mailbox, frame.max, frame.wait_ms, frame.correlation_id)
+            data = self._codec.deliveries(frame.ref, mailbox, given, self._served.now)
         except MeshError as error:
             data = self._codec.problem(frame.ref, error)
         except Exception:
@@ -439,7 +439,8 @@ class Connection:
         """A receive that was cancelled, maybe before it began, is answered with nothing."""
         self._receives.pop(frame.ref, None)
         if task.cancelled():
-            self.put(self._codec.deliveries(frame.ref, frame.mailbox, [], self._served.now))
+            nothing = nothing_from(frame.mailbox)
+            self.put(self._codec.deliveries(frame.ref, frame.mailbox, nothing, self._served.now))
 
     def _allow(self, on: Operations, frame: frames.Credit) -> None:
         try:
@@ -459,8 +460,8 @@ class Connection:
             feed = self._feeds[mailbox] = Feed(on, mailbox, self._push, self._refuse, self._outbox.room)
         feed.allow(max(0, frame.credit))
 
-    def _push(self, mailbox: str, leases: list[Lease]) -> None:
-        self.put(self._codec.deliveries(None, mailbox, leases, self._served.now))
+    def _push(self, mailbox: str, given: Deliveries) -> None:
+        self.put(self._codec.deliveries(None, mailbox, given, self._served.now))
 
     def _refuse(self, error: MeshError) -> None:
         self.put(self._codec.problem(None, error))

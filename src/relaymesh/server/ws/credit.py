@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from relaymesh.errors import MeshError
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.query import MailboxesOf
 from relaymesh.server.ws.operations import Operations
 
@@ -14,7 +14,7 @@ BATCH_MAX = 1_000
 LOOK_S = 1.0
 """How often a feed without credit looks whether leases that the client let run out gave some back."""
 
-Push = Callable[[str, list[Lease]], None]
+Push = Callable[[str, Deliveries], None]
 Refuse = Callable[[MeshError], None]
 Room = Callable[[], Awaitable[None]]
 """Comes back when the client has read enough."""
@@ -63,12 +63,12 @@ class Feed:
                     await self._some_credit()
                     continue
                 await self._room()
-                leases = await self._on.receive(self._mailbox, min(room, BATCH_MAX), None)
-                if not leases:
+                given = await self._on.receive(self._mailbox, min(room, BATCH_MAX), None)
+                if not given:
                     return  # the mailbox is gone
-                if not leases[0].grant.settled:
-                    self._out.update([lease.token for lease in leases])
-                self._push(self._mailbox, leases)
+                if not given.settled:
+                    self._out.update(given.tokens)
+                self._push(self._mailbox, given)
         except MeshError as error:
             self._refuse(error)
 

@@ -11,11 +11,12 @@ from msgspec.structs import astuple, force_setattr
 from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError
 from relaymesh.kernel.address import name_of, subscriber_of
 from relaymesh.kernel.commands import Ack, Extend, ExtendAll, Nack, Publish, Release, Send, Settle
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.query import MailboxesOf
 from relaymesh.kernel.step import Receipt
 from relaymesh.server.intake import BATCH_MAX, heard
+from relaymesh.server.portion import portion
 from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import RESERVED_NAMES, Principal
 from relaymesh.server.security.rates import MESSAGES_A_WRITE, cost_of
@@ -209,11 +210,11 @@ class Operations:
 
     async def receive(
         self, mailbox: str, max: int, wait_ms: int | None, correlation_id: str | None = None
-    ) -> list[Lease]:
+    ) -> Deliveries:
         """Deliveries of a full address. Cancelled, it gives back what was on its way."""
         session = self.session
         self.speaks_for(subscriber_of(mailbox))
-        leases = await self._node.receive(
+        given = await self._node.receive(
             mailbox,
             min(max, RECEIVE_MAX),
             self.seconds(wait_ms),
@@ -221,24 +222,22 @@ class Operations:
             holder=session.holder,
             remote=True,
         )
-        if leases and not leases[0].grant.settled:
-            session.give(mailbox, [lease.token for lease in leases])
-            leases = await self._within_bytes(leases)
+        if given and not given.settled:
+            session.give(mailbox, given.tokens)
+            given = await self._within_bytes(given)
             await session.prune(self.served)
-        return leases
+        return given
 
-    async def _within_bytes(self, leases: list[Lease]) -> list[Lease]:
-        if sum([len(lease.envelope.content) for lease in leases]) <= RECEIVE_BYTES_MAX:
-            return leases
-        size = 0
-        for i, lease in enumerate(leases):
-            size += len(lease.envelope.content)
-            if i and size > RECEIVE_BYTES_MAX:
-                beyond = [each.token for each in leases[i:]]
-                await self._node.execute(Release(beyond))
-                self.session.take(beyond)
-                return leases[:i]
-        return leases
+    async def _within_bytes(self, given: Deliveries) -> Deliveries:
+        sizes = [len(envelope.content) for envelope in given.envelopes]
+        if sum(sizes) <= RECEIVE_BYTES_MAX:
+            return given
+        count = portion(sizes, RECEIVE_BYTES_MAX)
+        if count < len(given):
+            beyond = given.tokens[count:]
+            await self._node.execute(Release(beyond))
+            self.session.take(beyond)
+        return given.first(count)
 
     # -- settling
 

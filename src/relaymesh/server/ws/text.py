@@ -13,12 +13,12 @@ from msgspec import Raw
 from relaymesh.errors import InvalidEnvelope, MeshError
 from relaymesh.kernel import commands
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Lease
+from relaymesh.kernel.deliveries import Deliveries as Handed
 from relaymesh.kernel.pending import STATE_NAMES
 from relaymesh.kernel.token import parse_token
 from relaymesh.server.exchange import VALUES_MAX
 from relaymesh.server.intake import Intake, TopicIntake, messages_in, parsed
-from relaymesh.server.routes.receiving import delivery_body
+from relaymesh.server.routes.receiving import delivery_bodies
 from relaymesh.server.routes.settling import Settling
 from relaymesh.server.ws import calls
 from relaymesh.server.ws.closing import Close, Ended
@@ -201,8 +201,8 @@ class Text:
         counted = api.settled_answer(results)
         return Settled(frame.ref, results, counted.stale, counted.failed)
 
-    def deliveries(self, ref: int | None, mailbox: str, leases: list[Lease], now: int) -> bytes:
-        return _encode(Deliveries(mailbox, [delivery_body(lease, now) for lease in leases], now, ref))
+    def deliveries(self, ref: int | None, mailbox: str, given: Handed, now: int) -> bytes:
+        return _encode(Deliveries(mailbox, delivery_bodies(given, now), now, ref))
 
     def problem(self, ref: int | None, error: MeshError) -> bytes:
         return _encode(problem_of(ref, error))

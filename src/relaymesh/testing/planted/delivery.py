@@ -80,14 +80,15 @@ def at_most_once_comes_again(
 
 @plant(at(Parcel, "unpack"), broken="a message that leaves its parcel takes the leases of the others along")
 def parcel_gone_with_one(original: Original, parcel: Parcel) -> None:
-    leases = parcel.leases[1:] if parcel.leased else []
+    home, others = parcel._home(), parcel.sequences[1:] if parcel.leased else ()
     original(parcel)
-    for lease in leases:
-        entry = lease.entry
+    assert home is not None
+    for sequence in others:
+        entry = home.take_out(sequence)
         entry.lease, entry.state, entry.attempts = None, READY, 0
 
 
-@plant(at(Parcel, "look"), broken="a message that leaves its parcel has no attempt behind it")
+@plant(at(Parcel, "_entry"), broken="a message that leaves its parcel has no attempt behind it")
 def parcel_burns_no_attempt(original: Original, parcel: Parcel, sequence: int) -> Entry:
     entry: Entry = original(parcel, sequence)
     entry.attempts = 0

@@ -90,7 +90,7 @@ def retry_burns_no_attempt(original: Original, state: State, record: Returned) -
     original(state, record)
     if record.cause in BURNING:
         for sequence in record.sequences:
-            state.mailboxes[record.mailbox].entries[sequence].attempts -= 1
+            state.mailboxes[record.mailbox].entries.take_out(sequence).attempts -= 1
 
 
 @plant(

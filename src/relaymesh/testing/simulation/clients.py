@@ -259,9 +259,8 @@ class Clients:
             receiver = self.waiting.pop(self.rng.randrange(len(self.waiting)))
             self.trace.line(f"{self.world.now()} forgo {receiver.mailbox}")
             self.world.submit(Forgo(receiver.mailbox, receiver), no_answer)
-            if receiver.leases:
-                tokens = [lease.token for lease in receiver.leases]
-                receiver.leases = []
+            if receiver.deliveries:
+                tokens, receiver.deliveries = receiver.deliveries.tokens, None
                 self.world.submit(Release(tokens), no_answer)
 
     def handed(self, receiver: SimReceiver, error: MeshError | None) -> None:
@@ -271,21 +270,21 @@ class Clients:
             return
         now = self.world.now()
         life = self.world.life.number
-        for lease in receiver.leases:
+        for row in receiver.deliveries.rows() if receiver.deliveries is not None else ():
             delivery = Delivery(
-                lease.token,
+                row.token,
                 receiver.mailbox,
-                lease.sequence,
-                lease.envelope.id,
-                lease.envelope.content,
-                lease.attempt,
-                lease.deadline,
+                row.sequence,
+                row.envelope.id,
+                row.envelope.content,
+                row.attempt,
+                row.deadline,
                 receiver.holder,
                 receiver.remote,
                 self.history.next_order(),
                 now,
                 life,
-                lease.grant.length,
+                receiver.lease_ms or self.history.settings_of(receiver.mailbox).lease_ms(row.priority),
             )
             self.history.deliveries.append(delivery)
             self.held.append(delivery)

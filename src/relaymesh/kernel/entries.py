@@ -1,0 +1,142 @@
+"""The unsettled messages of one mailbox: entries, and parcels of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.parcel import CUT_MIN, Parcel
+
+
+class Entries:
+    """By sequence, in the order in which they came. Looking unpacks nothing; `take_out` does."""
+
+    __slots__ = ("__weakref__", "held")
+
+    def __init__(self) -> None:
+        self.held: dict[int, Entry | Parcel] = {}
+        """A parcel stands here once for each of its messages."""
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __contains__(self, sequence: int) -> bool:
+        return sequence in self.held
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.held)
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def __getitem__(self, sequence: int) -> Entry | Parcel:
+        return self.held[sequence]
+
+    def get(self, sequence: int) -> Entry | Parcel | None:
+        return self.held.get(sequence)
+
+    def alone(self, sequence: int) -> Entry | None:
+        """The entry, if it is there and in no parcel."""
+        item = self.held.get(sequence)
+        return item if isinstance(item, Entry) else None
+
+    def look(self, sequence: int) -> Entry | None:
+        """An entry to be looked at."""
+        item = self.held.get(sequence)
+        return item.look(sequence) if isinstance(item, Parcel) else item
+
+    def values(self) -> Iterator[Entry]:
+        """All, to be looked at one after the other."""
+        for sequence, item in self.held.items():
+            yield item if isinstance(item, Entry) else item.look(sequence)
+
+    def every(self) -> list[Entry]:
+        """All at once, to be looked at."""
+        if self._holds_parcels():
+            return list(self.values())
+        return cast("list[Entry]", list(self.held.values()))
+
+    def _holds_parcels(self) -> bool:
+        return Parcel in set(map(type, self.held.values()))
+
+    # -- coming and going ---------------------------------------------------------------------
+
+    def __setitem__(self, sequence: int, entry: Entry) -> None:
+        self.held[sequence] = entry
+
+    def __delitem__(self, sequence: int) -> None:
+        del self.held[sequence]
+
+    def enter(self, parcel: Parcel) -> None:
+        self.held.update(dict.fromkeys(parcel.sequences, parcel))
+
+    def leave(self, parcel: Parcel) -> None:
+        held = self.held
+        for sequence in parcel.sequences:
+            del held[sequence]
+
+    # -- taking apart -------------------------------------------------------------------------
+
+    def take_out(self, sequence: int) -> Entry:
+        """The entry itself, to be changed: the parcel it is in is unpacked."""
+        item = self.held[sequence]
+        if not isinstance(item, Entry):
+            item.unpack()
+            item = self.held[sequence]
+            assert isinstance(item, Entry)
+        return item
+
+    def unpack(self) -> list[Entry]:
+        """Each message by itself from here on; returns all, in the order in which they came."""
+        if self._holds_parcels():
+            for parcel in {item for item in self.held.values() if isinstance(item, Parcel)}:
+                parcel.unpack()
+        return cast("list[Entry]", list(self.held.values()))
+
+    def ready_parts(self, sequences: list[int]) -> list[Entry | Parcel]:
+        """What waits under these sequences: parcels, or fronts of parcels, that they name in order."""
+        return self._parts(sequences, leased=False)
+
+    def leased_parts(self, sequences: list[int]) -> list[Entry | Parcel]:
+        """What is leased under these sequences: parcels that they name whole and in order."""
+        return self._parts(sequences, leased=True)
+
+    def _parts(self, sequences: list[int], *, leased: bool) -> list[Entry | Parcel]:
+        held = self.held
+        parts: list[Entry | Parcel] = []
+        start, end = 0, len(sequences)
+        while start < end:
+            item = held[sequences[start]]
+            if isinstance(item, Entry):
+                parts.append(item)
+            else:
+                count = min(item.count, end - start)
+                whole = count == item.count
+                named = sequences[start : start + count] == list(item.sequences[:count])
+                if named and item.leased is leased and (whole or (not leased and count >= CUT_MIN)):
+                    parts.append(item if whole else item.cut(count))
+                    start += count
+                    continue
+                parts.append(self.take_out(sequences[start]))
+            start += 1
+        return parts
+
+
+def entries_of(parts: Iterable[Entry | Parcel], home: Entries) -> list[Entry]:
+    """Each message of these by itself: parcels are unpacked."""
+    return [home.take_out(sequence) for sequence in sequences_of(parts)]
+
+
+def sequences_of(parts: Iterable[Entry | Parcel]) -> list[int]:
+    sequences: list[int] = []
+    for part in parts:
+        if isinstance(part, Entry):  # a tuple for each would cost more than all the rest here
+            sequences.append(part.sequence)
+        else:
+            sequences += part.sequences
+    return sequences
+
+
+def count_of(parts: Iterable[Entry | Parcel]) -> int:
+    """How many messages these are."""
+    return sum([part.count for part in parts])

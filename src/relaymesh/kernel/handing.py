@@ -1,0 +1,153 @@
+"""Handing over: what was granted, as the values that leave the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, groupby, islice
+from typing import TypeVar, cast
+
+from relaymesh.kernel.deliveries import NO_LANE, Deliveries
+from relaymesh.kernel.entries import sequences_of
+from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.parcel import Parcel
+
+T = TypeVar("T")
+
+
+def handed(
+    mailbox: Mailbox,
+    parts: Sequence[Entry | Parcel],
+    token: int,
+    sequences: Sequence[int],
+    settled: bool,
+    remote: bool,
+) -> Deliveries:
+    """What these parts, leased just now under tokens from `token` on, are to their receiver.
+
+    `settled`: they are settled before they leave; call it before that. `remote`: for a holder far away, or a
+    gateway, which shows more of a message than a program in this process asks for.
+    """
+    if len(parts) == 1:
+        part = parts[0]
+        if isinstance(part, Parcel):
+            return _parcel(mailbox, part, settled, remote)
+        if part.lane is None and not remote and not mailbox.is_subscription:  # most often
+            return Deliveries(
+                mailbox.address,
+                (token,),
+                (part.sequence,),
+                (part.attempts,),
+                (part.lease.deadline,),  # type: ignore[union-attr]
+                (part.envelope,),
+                settled=settled,
+            )
+    tokens, named = range(token, token + len(sequences)), tuple(sequences)
+    if Parcel not in set(map(type, parts)):
+        return _entries(mailbox, cast("Sequence[Entry]", parts), tokens, named, settled, remote)
+    runs: list[Deliveries] = []
+    for kind, some in groupby(parts, type):
+        if kind is Parcel:
+            runs += [_parcel(mailbox, cast("Parcel", part), settled, remote) for part in some]
+        else:
+            entries = cast("list[Entry]", list(some))
+            runs.append(_entries(mailbox, entries, range(0), sequences_of(entries), settled, remote))
+    return _joined(mailbox, runs, tokens, named, settled)
+
+
+def _parcel(mailbox: Mailbox, parcel: Parcel, settled: bool, remote: bool) -> Deliveries:
+    """Nothing is done for each of its messages."""
+    count = parcel.count
+    return Deliveries(
+        mailbox.address,
+        parcel.tokens,
+        parcel.sequences,
+        (1,) * count,
+        (parcel.grant.deadline,) * count,
+        tuple(parcel.envelopes),
+        None,
+        (parcel.topic,) if mailbox.is_subscription else None,
+        settled,
+        (),
+        (parcel.accepted_at,) * count if remote else None,
+        (parcel.priority,) * count if remote else None,
+        (parcel.expires_at,) * count if remote else None,
+    )
+
+
+def _entries(
+    mailbox: Mailbox,
+    entries: Sequence[Entry],
+    tokens: range,
+    sequences: Sequence[int],
+    settled: bool,
+    remote: bool,
+) -> Deliveries:
+    lanes: list[int] | None = None
+    numbers: dict[str, int] = {}
+    if any([entry.lane for entry in entries]):  # noqa: C419 - a list is half as slow as a generator
+        lanes = [
+            NO_LANE if entry.lane is None else numbers.setdefault(entry.lane.key, len(numbers))
+            for entry in entries
+        ]
+    return Deliveries(
+        mailbox.address,
+        tokens,
+        sequences,
+        [entry.attempts for entry in entries],
+        [entry.lease.deadline for entry in entries],  # type: ignore[union-attr]
+        [entry.envelope for entry in entries],
+        lanes,
+        _each_once([entry.topic for entry in entries]) if mailbox.is_subscription else None,
+        settled,
+        tuple(numbers),
+        [entry.accepted_at for entry in entries] if remote else None,
+        [entry.priority for entry in entries] if remote else None,
+        [entry.expires_at for entry in entries] if remote else None,
+    )
+
+
+def _each_once(topics: list[str | None]) -> list[str | None]:
+    """One topic, if it is that of all."""
+    return topics[:1] if len(set(topics)) == 1 else topics
+
+
+def _joined(
+    mailbox: Mailbox, runs: list[Deliveries], tokens: range, sequences: Sequence[int], settled: bool
+) -> Deliveries:
+    lanes, keys = _lanes_of(runs)
+    topics = [topic for run in runs for topic in islice(run.each_topic, len(run.sequences))]
+    return Deliveries(
+        mailbox.address,
+        tokens,
+        sequences,
+        _column([run.attempts for run in runs]),
+        _column([run.deadlines for run in runs]),
+        _column([run.envelopes for run in runs]),
+        lanes,
+        _each_once(topics) if mailbox.is_subscription else None,
+        settled,
+        keys,
+        _column([run.accepted for run in runs if run.accepted is not None]) or None,
+        _column([run.priorities for run in runs if run.priorities is not None]) or None,
+        _column([run.expires for run in runs if run.expires is not None]) or None,
+    )
+
+
+def _column(parts: list[Sequence[T]]) -> list[T]:
+    return list(chain.from_iterable(parts))
+
+
+def _lanes_of(runs: list[Deliveries]) -> tuple[list[int] | None, tuple[str, ...]]:
+    """The lanes of all, numbered anew."""
+    if not any(run.lane_keys for run in runs):
+        return None, ()
+    numbers: dict[str, int] = {}
+    lanes: list[int] = []
+    for run in runs:
+        if run.lanes is None:
+            lanes += [NO_LANE] * len(run.sequences)
+        else:
+            anew = [numbers.setdefault(key, len(numbers)) for key in run.lane_keys]
+            lanes += [NO_LANE if number == NO_LANE else anew[number] for number in run.lanes]
+    return lanes, tuple(numbers)
