@@ -134,9 +134,12 @@ def where_and_when(found: Report) -> str:
     where, packages = told_of(found["machine"])
     before, after = found["revisions"]
     load = found["machine"]["load_average"] or "unknown"
+    large = (
+        ", of the large journal one" if any(name.startswith(f"{LARGE},") for name in found["rows"]) else ""
+    )
     return (
         f"{where}; load average at the start {load}; before: {before}, after: {after}; best of"
-        f" {found['rounds']} rounds, of the large journal one. {packages}."
+        f" {found['rounds']} rounds{large}. {packages}."
     )
 
 
