@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SLOW_MS = 120_000
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-WIDTHS = [1440, 500]
+WIDTHS = [1440, 720, 500, 360]
 LAYOUT = (Path(__file__).parent / "layout.js").read_text(encoding="utf-8")
 
 

@@ -24,6 +24,12 @@ def hostile() -> dict[str, Rows]:
     return {name: list(_rows(name, [DAY + timedelta(days=number) for number in range(9)])) for name in _ROWS}
 
 
+def two_years() -> dict[str, Rows]:
+    """A day every fortnight: an axis that needs its years."""
+    days = [DAY + timedelta(days=14 * number) for number in range(52)]
+    return {name: list(_rows(name, days)) for name in ("throughput", "latency", "backlog", "cost")}
+
+
 def single_day() -> dict[str, Rows]:
     """The same names on one day, in one minute."""
     return {name: list(_rows(name, [DAY])) for name in _ROWS}

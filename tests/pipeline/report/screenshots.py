@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from relaymesh.cli.main import main
-from tests.pipeline.report.browsing import SLOW_MS, WIDTHS, launched
+from tests.pipeline.report.browsing import SLOW_MS, launched
 from tests.project.tree import ROOT
 
 IMAGES = ROOT / "docs" / "images"
@@ -25,13 +25,13 @@ def take(page: Path, images: Path) -> list[Path]:
     """One picture for each width and scheme."""
     taken = []
     with launched() as browser:
-        for width in WIDTHS:
+        for width, last in LAST.items():
             for scheme in SCHEMES:
                 view = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
                 view.set_default_timeout(SLOW_MS)
                 view.goto(page.as_uri())
                 path = images / f"report-{width}-{scheme}.png"
-                end = view.locator(LAST[width]).evaluate("each => each.getBoundingClientRect().bottom")
+                end = view.locator(last).evaluate("each => each.getBoundingClientRect().bottom")
                 view.set_viewport_size({"width": width, "height": round(end) + BELOW})
                 view.screenshot(path=path)
                 view.close()

@@ -11,7 +11,7 @@ from relaymesh.pipeline.report.page import build_page, write_page
 from relaymesh.pipeline.report.published import Published
 from tests.pipeline.report.browsing import SLOW_MS, WIDTHS, faults, opened
 from tests.pipeline.report.conftest import MADE_AT
-from tests.pipeline.report.hostile import BIG, hostile, single_day
+from tests.pipeline.report.hostile import BIG, hostile, single_day, two_years
 from tests.pipeline.report.warehouse import SUMS, full, publish
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ DATA = {
     "everything": full,
     "hostile": hostile,
     "one day": single_day,
+    "two years": two_years,
     "nothing": dict,
 }
 HUGE = dict.fromkeys(SUMS, BIG) | {"accepted": 4 * BIG, "balanced": True, "judged": True}

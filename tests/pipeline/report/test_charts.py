@@ -61,6 +61,14 @@ def test_midnight_is_written_as_its_day() -> None:
     assert (time_text(NOON), time_text(NOON + timedelta(hours=12))) == ("12:00", "02 Mar")
 
 
+def test_a_long_axis_names_its_years() -> None:
+    moments = [NOON, NOON + timedelta(days=700)]
+    drawn = lines("t", moments, {"x": [1.0, 2.0]}, count)
+    assert " 2026<" in drawn
+    assert " 2027<" in drawn
+    assert ">Mar 2026<" in days("t", [each.date() for each in moments], {"x": [1.0, 2.0]}, count)
+
+
 @pytest.mark.parametrize(
     ("longest", "ticks"),
     [

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from relaymesh.pipeline.report.charts.frame import BOTTOM, HEAD, framed, height_of
 from relaymesh.pipeline.report.charts.markup import chart, element, legend, note, percent, text
-from relaymesh.pipeline.report.charts.scale import Scale, scale_of
+from relaymesh.pipeline.report.charts.scale import YEARLY, Scale, scale_of
 from relaymesh.pipeline.shown import Show, told, words_of
 
 __all__ = ["days"]
@@ -18,7 +18,8 @@ FILLED = 0.66
 """Of the width of a day; the rest is the gap to the next one."""
 WIDE_DAYS_MAX = 4
 """So few have room for their values in figures."""
-NAMED_DAYS_MAX = 6
+NAMED_DAYS_MAX = 5
+"""So many days are all named. Of more, every so many, so that four names have room on a phone."""
 
 Series = Mapping[str, Sequence[float | None]]
 
@@ -27,8 +28,8 @@ def days(name: str, dates: Sequence[date], series: Series, show: Show) -> Markup
     """A column for each day and series; a missing value has none."""
     largest = [max((each[n] or 0 for each in series.values()), default=0) for n in range(len(dates))]
     scale = scale_of(largest, show)
-    step = -(-len(dates) // NAMED_DAYS_MAX)
-    below = [((n + 0.5) / len(dates), f"{dates[n]:%d %b}") for n in range(0, len(dates), step)]
+    form = "%b %Y" if dates[-1] - dates[0] > YEARLY else "%d %b"
+    below = [((n + 0.5) / len(dates), f"{dates[n]:{form}}") for n in _named(len(dates))]
     drawn = [
         _column(n, len(dates), number, len(series), f"{what}, {words_of(dates[n])}: {told(show, value)}",
                 value, scale)
@@ -49,6 +50,15 @@ def days(name: str, dates: Sequence[date], series: Series, show: Show) -> Markup
             )
         )
     return chart("days", name, *parts)
+
+
+def _named(many: int) -> list[int]:
+    if many <= NAMED_DAYS_MAX:
+        return list(range(many))
+    if many <= 3 * (NAMED_DAYS_MAX - 1):
+        step = -(-many // (NAMED_DAYS_MAX - 1))
+        return list(range(step // 2, many, step))
+    return [int((2 * name + 1) * many / 8 - 0.5) for name in range(NAMED_DAYS_MAX - 1)]
 
 
 def _column(

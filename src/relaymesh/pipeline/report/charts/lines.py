@@ -31,7 +31,10 @@ def lines(name: str, moments: Sequence[datetime], series: Series, show: Show) ->
     largest = [max((each[n] or 0 for each in series.values()), default=0) for n in range(len(moments))]
     scale = wide_scale_of(largest, show)
     ticks = time_ticks(first, last, wanted=4) if span else [first]
-    below = [((tick - first).total_seconds() / span if span else 0.5, time_text(tick)) for tick in ticks]
+    below = [
+        ((tick - first).total_seconds() / span if span else 0.5, time_text(tick, last - first))
+        for tick in ticks
+    ]
     drawn = [
         _line(number, values, places, scale) + _dots(number, label, values, places, moments, scale, show)
         for number, (label, values) in enumerate(series.items(), start=1)

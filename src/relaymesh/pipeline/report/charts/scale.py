@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from relaymesh.pipeline.shown import Show, count, duration, share
 
-__all__ = ["Scale", "scale_of", "time_text", "time_ticks", "value_ticks", "wide_scale_of"]
+__all__ = ["YEARLY", "Scale", "scale_of", "time_text", "time_ticks", "value_ticks", "wide_scale_of"]
 
 _MS, _S, _MIN, _H, _D = 1, 1_000, 60_000, 3_600_000, 86_400_000
 _DURATIONS = tuple(
@@ -35,6 +35,8 @@ REST_MIN = 3
 WIDE = 50.0
 """A largest value more than so many times the median, and no burst: only a logarithm shows both."""
 TICKS_MAX = 6
+YEARLY = timedelta(days=300)
+"""On a longer axis a day and its month would not say which year is meant."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,8 @@ def time_ticks(first: datetime, last: datetime, wanted: int = 8) -> list[datetim
     return [tick for tick in ticks if tick <= last]
 
 
-def time_text(moment: datetime) -> str:
-    """The day at midnight, else the time of day."""
+def time_text(moment: datetime, span: timedelta = timedelta(0)) -> str:
+    """The day at midnight, else the time of day; on an axis of a year or so, the month and its year."""
+    if span > YEARLY:
+        return f"{moment:%b %Y}"
     return f"{moment:%d %b}" if (moment.hour, moment.minute) == (0, 0) else f"{moment:%H:%M}"

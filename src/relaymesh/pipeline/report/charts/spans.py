@@ -7,7 +7,7 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from relaymesh.pipeline.report.charts.frame import anchor_at
+from relaymesh.pipeline.report.charts.frame import anchor_at, tick_class
 from relaymesh.pipeline.report.charts.label import label
 from relaymesh.pipeline.report.charts.markup import chart, element, note, percent, text
 from relaymesh.pipeline.report.charts.scale import time_text, time_ticks
@@ -39,7 +39,10 @@ def spans(name: str, drawn: Sequence[Span], first: datetime, last: datetime) -> 
         label(words) + element("svg", *lines, *marks, class_="track", width="100%", height=ROW)
         for words, marks in shown
     ]
-    below = [text(percent(at), 13, time_text(tick), anchor=anchor_at(at)) for at, tick in ticks]
+    below = [
+        text(percent(at), 13, time_text(tick, last - first), anchor=anchor_at(at), class_=tick_class(number))
+        for number, (at, tick) in enumerate(ticks)
+    ]
     axis = element("span", class_="label") + element("svg", *below, class_="track", width="100%", height=18)
     more = [note(f"and {count(len(rows) - ROWS_MAX)} more in the table")] if len(rows) > ROWS_MAX else []
     return chart("spans", name, element("div", *parts, axis, class_="rows"), *more)
