@@ -50,7 +50,7 @@ bench-peers: $(VENV)/.bench ## the same work on Redis, NATS and RabbitMQ (bench/
 acceptance: $(VENV)/.dev ## four runs on the real clock: load, outage, duplicates, failure (MINUTES=0.5 shortens)
 	@$(BIN)/python -m acceptance $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-proof: $(VENV)/.dev ## the long runs: seeds, crashes, bit flips, planted bugs, hostile calls, attackers, torture (2 hours)
+proof: $(VENV)/.dev ## the long runs: seeds, crashes, bit flips, planted bugs, hostile calls, attackers, harmed warehouses, torture (3 hours)
 	$(BIN)/python -m relaymesh.testing.simulate --seeds 100000 --jobs $(JOBS) --json
 	$(BIN)/python -m relaymesh.testing.crashes --states 500000 --jobs $(JOBS) --json
 	$(BIN)/python -m relaymesh.testing.crashes --bit-flips --jobs $(JOBS) --json
@@ -59,6 +59,7 @@ proof: $(VENV)/.dev ## the long runs: seeds, crashes, bit flips, planted bugs, h
 	for over in http websocket-json websocket-msgpack filebus; do \
 		$(BIN)/python -m tests.hostile --calls 20000 --over $$over --json || exit 1; done
 	$(BIN)/python -m tests.attacks --json
+	$(BIN)/python -m tests.pipeline.runs.any_file
 	$(BIN)/relaymesh torture --minutes $(if $(MINUTES),$(MINUTES),10) --json
 
 lock: $(VENV)/.lock ## pin and hash requirements/*.txt again (LOCK_FLAGS=--upgrade takes newer versions)

@@ -82,6 +82,7 @@ def _gaps_through(filled: Filled, last: int) -> list[Gap]:
 
 def test_a_gap_that_is_no_known_one_is_still_a_hole(tmp_path: Path) -> None:
     gapped = Gapped(tmp_path, 1)
+    gapped.filled.unseal()
     entry = next(each for each in gapped.filled.bronze.snapshot().batches if each.gaps)
     path = gapped.filled.root / "bronze" / "log" / f"{entry.batch:08}.json"
     path.write_text(

@@ -38,7 +38,7 @@ def as_older_versions_wrote_it(filled: Filled) -> None:
     (filled.root / "sources.json").write_text(json.dumps({path: 0}))
     for file in filled.root.glob("bronze/log/*.json"):
         entry = json.loads(file.read_text().replace(mesh, path))
-        del entry["segments"]
+        del entry["segments"], entry["checksum"]
         file.write_text(json.dumps(entry))
 
 
@@ -240,6 +240,12 @@ class TestTheFile:
         (filled.root / "sources.json").unlink()
         again = remember_sources(filled.root, [tmp_path / "other", filled.data])
         assert again == known
+
+    def test_one_that_was_changed_is_named(self, filled: Filled) -> None:
+        path = filled.root / "sources.json"
+        path.write_text(path.read_text().replace('"partition": 0', '"partition": 7'))
+        with pytest.raises(JournalDamaged, match=r"sources\.json was changed: its checksum is another"):
+            remember_sources(filled.root, [filled.data])
 
     @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 2}', '{"format": 2, "sources": {"a": 3}}'])
     def test_one_that_does_not_read_back_is_named(self, filled: Filled, text: str) -> None:

@@ -106,14 +106,27 @@ def against_checkpoint(bronze: Bronze) -> list[Finding]:
     done = _newest(checkpoint / "commits")
     through = bronze.snapshot().through_batch
     planned = _newest(checkpoint / "offsets")
+    numbers = sorted(_numbers(checkpoint / "offsets"))
+    for before, after in pairwise(numbers):
+        if after != before + 1:  # Spark removes the oldest only
+            return [Finding(f"{CHECKPOINT.as_posix()}/offsets/{before + 1}", "it is missing")]
     if done <= through <= planned:
         return []
-    why = f"it ends with batch {done} of {planned}, and bronze with batch {through}"
-    return [Finding(CHECKPOINT.as_posix(), f"{why}: one of them was removed or restored alone")]
+    ends = f"the checkpoint ends with batch {done} of {planned}, and bronze with batch {through}"
+    why = f"{ends}: one of them was removed or restored alone"
+    if max(done, through) > planned:
+        return [Finding(CHECKPOINT.as_posix(), why)]
+    if through < 0 and any(bronze.folder.glob("batch=c-*")):
+        return [Finding("bronze/generation.json", f"it is missing: {why}")]
+    return [Finding(f"bronze/log/{through + 1:08}.json", f"it is missing: {why}")]
 
 
 def _newest(folder: Path) -> int:
-    return max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=-1)
+    return max(_numbers(folder), default=-1)
+
+
+def _numbers(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()]
 
 
 def how_to_rebuild(warehouse: Path, snapshot: BronzeSnapshot) -> str:

@@ -113,7 +113,11 @@ def _bronze(
 
 def _changed(store: TableStore) -> Finding:
     manifest = store.published()
-    return Finding(MANIFEST, f"it differs from its copy, {HISTORY}/{manifest.run_id}.json")
+    copy = f"{HISTORY}/{manifest.run_id}.json"
+    there = (store.root / copy).exists()
+    return Finding(
+        MANIFEST, f"it differs from its copy, {copy}" if there else f"its copy, {copy}, is missing"
+    )
 
 
 _FROM_THE_COPY = (

@@ -27,6 +27,7 @@ from relaymesh.modes import make_folder
 from relaymesh.pipeline.tables.durable import swap_file, sync_files
 from relaymesh.pipeline.tables.footer import described
 from relaymesh.pipeline.tables.manifest import ROWS_PER_FILE, Input, Piece, encode
+from relaymesh.pipeline.tables.seal import is_broken, sealed
 from relaymesh.pipeline.tables.sources import earlier_names, known_sources, under_its_id
 
 if TYPE_CHECKING:
@@ -372,11 +373,11 @@ class Bronze:
 
     def commit(self, batch: Batch) -> None:
         """From here on the batch counts, also after power loss."""
-        swap_file(self._entry(batch.batch), encode(batch))
+        swap_file(self._entry(batch.batch), sealed(encode(batch)))
 
     def switch(self, generation: Generation) -> None:
         """Readers that look from here on see the compacted files in place of the batches'."""
-        swap_file(self._generation, encode(generation))
+        swap_file(self._generation, sealed(encode(generation)))
         for path in self._entries():
             if int(path.stem) <= generation.through_batch:
                 path.unlink()
@@ -399,8 +400,13 @@ def _renamed(entry: _Entry, names: Mapping[str, str]) -> _Entry:
 
 def _decoded(path: Path, kind: type[_T]) -> _T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        text = path.read_bytes()
     except FileNotFoundError:
         return None
+    hint = "restore it from a copy; or move bronze and checkpoints away, then relaymesh pipeline run"
+    if is_broken(text):
+        raise JournalDamaged(f"{path} was changed: its checksum is another", hint=hint)
+    try:
+        return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError as error:
-        raise JournalDamaged(f"{path} does not read back: {error}", hint="restore it from a copy") from error
+        raise JournalDamaged(f"{path} does not read back: {error}", hint=hint) from error

@@ -148,5 +148,5 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
     except (msgspec.DecodeError, msgspec.ValidationError, KeyError, TypeError) as error:
         raise JournalDamaged(
             f"{where} is no manifest: {error}",
-            hint="copy the newest file of manifests/ over it, or run relaymesh pipeline run again",
+            hint="copy the newest file of manifests/ over it; or remove it, then relaymesh pipeline run",
         ) from error

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from relaymesh.errors import FormatTooNew, JournalDamaged
 from relaymesh.pipeline.tables.durable import swap_file
+from relaymesh.pipeline.tables.seal import is_broken, sealed
 
 __all__ = ["SOURCES", "Source", "earlier_names", "known_sources", "save_sources", "under_its_id"]
 
@@ -49,7 +50,10 @@ def known_sources(warehouse: Path) -> dict[str, Source]:
     """By id, as earlier runs left them."""
     path = warehouse / SOURCES
     try:
-        stored = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
+        text = path.read_bytes()
+        if is_broken(text):
+            raise _damaged(path, "was changed: its checksum is another")
+        stored = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         found = _current(stored, path) if "format" in stored else _older(stored)
     except FileNotFoundError:
         return {}
@@ -87,7 +91,7 @@ def save_sources(warehouse: Path, sources: Iterable[Source]) -> None:
         fields = msgspec.to_builtins(each)
         by_id[fields.pop("id")] = fields
     form = {"format": FORMAT, "sources": by_id}
-    swap_file(warehouse / SOURCES, msgspec.json.format(msgspec.json.encode(form), indent=1) + b"\n")
+    swap_file(warehouse / SOURCES, sealed(msgspec.json.format(msgspec.json.encode(form), indent=1)))
 
 
 _Named = TypeVar("_Named", bound=msgspec.Struct)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from relaymesh.errors import NotFound
+from relaymesh.errors import JournalDamaged, NotFound
 from relaymesh.pipeline.tables.counts import Counts, count_files, count_rows
 from relaymesh.pipeline.tables.durable import swap_file, sync_files
 from relaymesh.pipeline.tables.formats import TableFormat, format_of
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["MANIFEST", "Draft", "TableStore"]
+
+log = logging.getLogger("relaymesh.pipeline")
 
 MANIFEST = "manifest.json"
 HISTORY = "manifests"
@@ -66,17 +69,23 @@ class TableStore:
         return [self.root / file.path for part in _named(self.published(), name).parts for file in part.files]
 
     def history(self) -> list[Manifest]:
-        """The manifests that are kept, the oldest first: their files are all there."""
-        found = sorted((self.root / HISTORY).glob("*.json"))
-        return [decode_manifest(path.read_bytes(), str(path)) for path in found]
+        """The manifests that are kept, the oldest first: their files are all there.
+
+        One that does not read back, or has another's name, does not count: `sweep` removes it.
+        """
+        found = (_readable(path) for path in sorted((self.root / HISTORY).glob("*.json")))
+        return [each for each in found if each is not None]
 
     def differs_from_its_copy(self) -> bool:
-        """Whether manifest.json was changed, or the copy of it that each publish leaves in manifests/."""
+        """Whether manifest.json was changed, or the copy of it that each publish leaves in manifests/.
+
+        Without its copy it cannot be told.
+        """
         manifest = self.manifest()
         if manifest is None:
             return False
         copy = self.root / HISTORY / f"{manifest.run_id}.json"
-        return copy.exists() and copy.read_bytes() != (self.root / MANIFEST).read_bytes()
+        return not copy.exists() or copy.read_bytes() != (self.root / MANIFEST).read_bytes()
 
     # -- the run that writes
 
@@ -104,6 +113,15 @@ class TableStore:
             swap_file(self.root / VIEWS, views_sql(manifest).encode(), modes)
         else:
             (self.root / VIEWS).unlink(missing_ok=True)
+
+
+def _readable(path: Path) -> Manifest | None:
+    try:
+        manifest = decode_manifest(path.read_bytes(), str(path))
+    except JournalDamaged as error:
+        log.warning("%s: it does not count", error.message)
+        return None
+    return manifest if manifest.run_id == path.stem else None
 
 
 def _named(manifest: Manifest, name: str) -> PublishedTable:
