@@ -29,12 +29,13 @@ from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import PLAIN_ENCODERS, Kernel
-from relaymesh.kernel.mailbox import Mailbox, Waiter
+from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.records import AnyRecord
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.snapshot import AnyPiece, Snapshot, restore
 from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Ended, Receipt, Step
+from relaymesh.kernel.waiter import Waiter
 
 SECOND = 1_000
 MINUTE = 60 * SECOND

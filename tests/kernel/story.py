@@ -23,9 +23,9 @@ from relaymesh.kernel.address import agent_address, pattern_address, subscriptio
 from relaymesh.kernel.commands import Command
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
-from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.records import AnyRecord, DeadLettered
 from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.waiter import Waiter
 from tests.kernel.telling import UNITS, Telling, counts, short
 
 NOON = 1_700_000_000_000

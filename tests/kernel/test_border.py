@@ -9,7 +9,9 @@ import pytest
 
 from relaymesh.kernel.commands import Ack, Extend, Receive
 from relaymesh.kernel.deliveries import Deliveries
-from relaymesh.kernel.mailbox import Waiter
+from relaymesh.kernel.pending import Pending
+from relaymesh.kernel.queries import first_pending, pending_rows, stays_of
+from relaymesh.kernel.waiter import Waiter
 from tests.kernel.checker import check
 from tests.kernel.driver import MINUTE, Driver, ids
 from tests.kernel.durable import durable
@@ -141,3 +143,36 @@ def test_records_and_effects_of_a_step_lead_to_nothing_that_the_kernel_has() -> 
         for name in record.__struct_fields__:
             bend(getattr(record, name))
     assert durable(mesh.kernel.state) == before
+
+
+def test_what_a_look_shows_is_frozen_and_leads_to_nothing_that_the_kernel_has() -> None:
+    mesh = Driver()
+    box = mesh.agent()
+    mesh.send(box, *"abcdef")
+    mesh.nack(mesh.receive(box, 6)[0], delay_ms=MINUTE)
+    before = durable(mesh.kernel.state)
+    for row in first_pending(box, 100, mesh.kernel):
+        for name in Pending.__struct_fields__:
+            with pytest.raises(AttributeError):
+                setattr(row, name, None)
+            bend(getattr(row, name))
+    for stay in stays_of("a", mesh.kernel):
+        bend(stay.pending.failures)
+    assert durable(mesh.kernel.state) == before
+    assert [len(row.failures or ()) for row in first_pending(box, 100, mesh.kernel)] == [1, 0, 0, 0, 0, 0]
+
+
+def test_a_look_shows_what_a_message_is_whether_it_stands_in_a_parcel_or_by_itself() -> None:
+    """The names that a program reads in a row of `peek`."""
+    mesh = Driver()
+    box = mesh.subscription("order.*")
+    mesh.publish("order.made", *"abc")
+    mesh.publish("order.made", "d", delay_ms=MINUTE)
+    shown = first_pending(box, 100, mesh.kernel)
+    entries = mesh.box(box).entries.every()
+    for row, entry in zip(shown, entries, strict=True):
+        for name in (*Pending.__struct_fields__, "topic", "size", "scheduled_at", "expires_at"):
+            assert getattr(row, name) == getattr(entry, name), name
+    rows = list(pending_rows(box, 100, 0, mesh.kernel))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(rows), type=list[Pending]) == rows
+    assert {len(row) for row in msgspec.msgpack.decode(msgspec.msgpack.encode(rows))} == {14}

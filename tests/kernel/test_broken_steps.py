@@ -6,8 +6,8 @@ import pytest
 
 from relaymesh.errors import Closed
 from relaymesh.kernel.commands import Command, Nack, Receive, Stop, Tick
-from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.waiter import Waiter
 from relaymesh.wire.records import ENCODERS
 from tests.kernel.driver import Driver, replay
 from tests.kernel.durable import durable

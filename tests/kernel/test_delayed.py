@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaymesh.kernel.commands import Receive, Stop
-from relaymesh.kernel.mailbox import Waiter
+from relaymesh.kernel.waiter import Waiter
 from tests.kernel.driver import HOUR, SECOND, Driver, ids
 
 hundred = settings(max_examples=150, deadline=None)

@@ -9,7 +9,7 @@ import pytest
 from relaymesh.errors import OverBudget
 from relaymesh.kernel.commands import Expect, Forgo, Receive, Unexpect
 from relaymesh.kernel.expectation import EXPECTATIONS_MAX, SEARCH_MAX
-from relaymesh.kernel.mailbox import Waiter
+from relaymesh.kernel.waiter import Waiter
 from tests.kernel.checker import check
 from tests.kernel.driver import MINUTE, SECOND, Driver, ids, names
 

@@ -50,12 +50,12 @@ from relaymesh.kernel.contract import Rule
 from relaymesh.kernel.dedup import WINDOW_MS, Seen, digest_of
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
-from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.records import Accepted, AnyRecord, DeadLettered, Granted
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.snapshot import AnyPiece, Snapshot, restore
 from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Step
+from relaymesh.kernel.waiter import Waiter
 from tests.kernel.checker import check
 from tests.kernel.driver import NOON, replay, through_a_checkpoint, through_the_journal
 from tests.kernel.durable import admitted, durable

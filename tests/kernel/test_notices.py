@@ -9,8 +9,8 @@ import pytest
 
 from relaymesh.kernel.commands import Expect, Forgo, Receive, Settle, Tick, Unexpect
 from relaymesh.kernel.deliveries import DeliveryRow
-from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.moment import iso
+from relaymesh.kernel.waiter import Waiter
 from tests.kernel.driver import HOUR, MINUTE, SECOND, Driver, ids, letter
 
 

@@ -37,12 +37,12 @@ from relaymesh.kernel.commands import (
 from relaymesh.kernel.dedup import WINDOW_MS, Admitted, Seen, each_of
 from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.parcel import CUT_MIN, Parcel
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.snapshot import Snapshot, restore
 from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Step
+from relaymesh.kernel.waiter import Waiter
 from tests.kernel.checker import check
 from tests.kernel.driver import HOUR, MINUTE, NOON, Driver, letter, replay, through_a_checkpoint
 from tests.kernel.durable import admitted, durable

@@ -20,7 +20,7 @@ from relaymesh import errors, testing
 from relaymesh.client import settings as remote_settings
 from relaymesh.gateways.filebus import settings as bus_settings
 from relaymesh.journal import settings as journal_settings
-from relaymesh.kernel import contract, envelope, records
+from relaymesh.kernel import contract, envelope, pending, records
 from relaymesh.kernel import settings as mailbox_settings
 from relaymesh.node import settings as mesh_settings
 from relaymesh.pipeline.reference import tables_page
@@ -177,6 +177,7 @@ def sdk_page() -> str:
         outcome.Retry,
         outcome.Reject,
         outcome.Drop,
+        pending.Pending,
         stats.MeshStats,
         stats.MailboxStats,
         async_mesh.AsyncMesh,
@@ -195,6 +196,8 @@ def section(cls: type) -> list[str]:
         lines += ["### Arguments of `Mesh(…)`", "", *table(parameters(mesh.Mesh.__init__), "argument"), ""]
     if cls is receipt.Receipt:
         lines += [*table(fields_with_words(receipt, "Receipt"), "field"), ""]
+    if cls is pending.Pending:
+        lines += [*table(fields_with_words(pending, "Pending"), "field"), ""]
     rows = [(shape(name, member), summary(member)) for name, member in members(cls)]
     if any(words for _, words in rows):
         lines += ["### Calls", ""] if cls in (mesh.Mesh, agent.Agent) else []

@@ -281,7 +281,9 @@ def test_what_a_call_shows_may_be_changed_without_harm() -> None:
             coder.receive(timeout=60).nack("no", delay_ms=0)
         planner.send("coder", 2, id="waits")
         [shown], [dead] = coder.peek(), mesh.dead_letters()
-        shown.priority, shown.attempts, shown.ready_at = object(), "many", -1  # type: ignore[assignment]
+        for name in ("priority", "attempts", "ready_at", "envelope"):
+            with pytest.raises(AttributeError):
+                setattr(shown, name, -1)
         dead.failures.clear()
         assert coder.peek()[0].priority == 3
         assert len(mesh.dead_letters()[0].failures) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -20,6 +21,7 @@ from relaymesh.cli.options import Call, begin
 from relaymesh.cli.table import Column
 from relaymesh.errors import DirectoryInUse, NotFound
 from relaymesh.kernel.address import agent_address
+from relaymesh.kernel.queries import counts_of, registrations
 from relaymesh.kernel.registration import Registration
 from relaymesh.node.node import Node
 from relaymesh.node.settings import MeshSettings
@@ -170,7 +172,7 @@ def _embedded(call: Call, name: str, request: RegisterRequest | None) -> AgentBo
                     metadata=request.metadata,
                 )
             )
-        pending = node.core.read(lambda kernel: len(kernel.state.mailboxes[address].entries))
+        pending = node.core.read(partial(counts_of, (address,), node.time.now()))[address].pending
     finally:
         node.close()
     return _described(address, registration, pending)
@@ -186,11 +188,12 @@ def _opened(call: Call) -> Node:
 
 
 def _in_directory(call: Call) -> list[AgentBody]:
-    state = look_into(call.existing()).state
-    boxes = {address: len(box.entries) for address, box in state.mailboxes.items() if ":" not in address}
+    seen = look_into(call.existing())
+    agents = registrations(seen.replayed)
+    boxes = {address: box.pending for address, box in seen.mailboxes().items() if ":" not in address}
     return [
-        _described(address, state.agents.get(address), boxes.get(address, 0))
-        for address in sorted(boxes.keys() | state.agents.keys())
+        _described(address, agents.get(address), boxes.get(address, 0))
+        for address in sorted(boxes.keys() | agents.keys())
     ]
 
 

@@ -292,16 +292,15 @@ def _replay(patient: Patient) -> Check:
     began = time.perf_counter()
     seen = patient.seen = look_into(patient.path)
     took = time.perf_counter() - began
-    pending = sum(len(box.entries) for box in seen.state.mailboxes.values())
-    return Check(
-        "replay", "ok", f"{len(seen.state.mailboxes)} mailboxes, {pending} pending, in {took * 1000:.0f} ms"
-    )
+    boxes = seen.mailboxes()
+    pending = sum(box.pending for box in boxes.values())
+    return Check("replay", "ok", f"{len(boxes)} mailboxes, {pending} pending, in {took * 1000:.0f} ms")
 
 
 def _mesh_time(patient: Patient) -> Check:
     if patient.seen is None:
         return Check("mesh time", "note", "unknown: the journal could not be replayed")
-    ahead = patient.seen.state.now / 1000 - time.time()
+    ahead = patient.seen.replayed.state.now / 1000 - time.time()
     if ahead > 5:
         found = f"the last record is {span_text(ahead)} ahead of the wall clock: mesh time goes on from there"
         return Check("mesh time", "note", found, "set the clock of this machine (timedatectl)")
@@ -348,7 +347,7 @@ def _integrity(patient: Patient) -> Check:
 def _dead_letters(patient: Patient) -> Check:
     if patient.seen is None:
         return Check("dead letters", "note", "unknown: the journal could not be replayed")
-    count = patient.seen.state.letters.count
+    count = patient.seen.replayed.state.letters.count
     if count:
         return Check("dead letters", "note", f"{count} wait for a decision", "relaymesh dlq list")
     return Check("dead letters", "ok", "none")

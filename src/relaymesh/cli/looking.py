@@ -10,27 +10,20 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from relaymesh.cli.options import Call
-from relaymesh.errors import JournalDamaged
 from relaymesh.journal import read_frames
 from relaymesh.journal.aside import read_aside
-from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
-from relaymesh.journal.frame import BadFrame
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry
-from relaymesh.kernel.pending import DELAYED, READY, STATE_NAMES
-from relaymesh.kernel.snapshot import restore
-from relaymesh.kernel.state import State
+from relaymesh.kernel.pending import DELAYED, READY, STATE_NAMES, Pending
+from relaymesh.kernel.queries import counts_of, first_pending
 from relaymesh.node.disk import RealDisk
-from relaymesh.node.opening import first_state, replay
+from relaymesh.node.opening import Replayed, newest_state, replay
 from relaymesh.sdk.agent import Inbox
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.sdk.names import Names
-from relaymesh.wire.snapshot import decode_piece
 
 TRIES = 3
 
@@ -58,12 +51,12 @@ class View(Protocol):
 
     def mailboxes(self) -> Mapping[str, Box]: ...
 
-    def pending(self, mailbox: str, limit: int) -> Sequence[Entry]:
+    def pending(self, mailbox: str, limit: int) -> Sequence[Pending]:
         """The first entries of a mailbox that is there, in the order of acceptance."""
 
     def letters(self) -> Iterable[DeadLetter]: ...
 
-    def state_name(self, entry: Entry) -> str:
+    def state_name(self, entry: Pending) -> str:
         """The entry's state now."""
 
 
@@ -81,26 +74,23 @@ def look(call: Call) -> Iterator[View]:
 class Look:
     """A directory: the state as it is synced, and the time it was looked at (ms)."""
 
-    state: State
+    replayed: Replayed
     now: int
     names = Names()
 
     def mailboxes(self) -> Mapping[str, Box]:
-        letters = self.state.letters
         return {
-            address: Box(
-                len(box.entries), box.leased, letters.of(address).pending, box.settings.delivery_semantics
-            )
-            for address, box in self.state.mailboxes.items()
+            address: Box(box.pending, box.leased, box.dead_letters, box.delivery_semantics)
+            for address, box in counts_of(None, self.now, self.replayed).items()
         }
 
-    def pending(self, mailbox: str, limit: int) -> Sequence[Entry]:
-        return list(islice(self.state.mailboxes[mailbox].entries.values(), limit))
+    def pending(self, mailbox: str, limit: int) -> Sequence[Pending]:
+        return first_pending(mailbox, limit, self.replayed)
 
     def letters(self) -> Iterable[DeadLetter]:
-        return self.state.letters
+        return list(self.replayed.state.letters)
 
-    def state_name(self, entry: Entry) -> str:
+    def state_name(self, entry: Pending) -> str:
         """Time goes on, also when no process is there to say so."""
         state = entry.state
         if state in (DELAYED, READY) and 0 < entry.expires_at <= self.now:
@@ -127,13 +117,13 @@ class Asked:
             for address, box in self.mesh.stats().mailboxes.items()
         }
 
-    def pending(self, mailbox: str, limit: int) -> Sequence[Entry]:
+    def pending(self, mailbox: str, limit: int) -> Sequence[Pending]:
         return Inbox(self.mesh, mailbox).peek(limit)
 
     def letters(self) -> Iterable[DeadLetter]:
         return [letter.letter for letter in self.mesh.dead_letters(status=None)]
 
-    def state_name(self, entry: Entry) -> str:
+    def state_name(self, entry: Pending) -> str:
         return STATE_NAMES[entry.state]
 
 
@@ -152,15 +142,4 @@ def _look(disk: RealDisk) -> Look:
     state = newest_state(disk)
     for _ in replay(state, read_frames(disk, state.sequence), read_aside(disk)):
         pass
-    return Look(state, max(time.time_ns() // 1_000_000, state.now))
-
-
-def newest_state(disk: RealDisk) -> State:
-    """The newest checkpoint that reads back; a bad one is passed over, and left as it is."""
-    for sequence in list_checkpoints(disk):
-        try:
-            checkpoint = read_checkpoint(disk, sequence)
-            return restore(map(decode_piece, checkpoint_chunks(disk, checkpoint)))
-        except (BadFrame, JournalDamaged):
-            continue
-    return first_state()
+    return Look(Replayed(state), max(time.time_ns() // 1_000_000, state.now))

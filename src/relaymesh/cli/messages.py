@@ -19,7 +19,7 @@ from relaymesh.cli.options import Call, begin, given_fields, priority_of
 from relaymesh.cli.output import preview
 from relaymesh.cli.table import Column, short_address
 from relaymesh.errors import Empty, UnknownRecipient
-from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.pending import Pending
 from relaymesh.sdk.agent import Inbox
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.mesh import Mesh
@@ -159,7 +159,7 @@ TAKEN = [
 ]
 
 
-def _entry_row(seen: View, entry: Entry) -> dict[str, Any]:
+def _entry_row(seen: View, entry: Pending) -> dict[str, Any]:
     envelope = entry.envelope
     return {
         "id": envelope.id,

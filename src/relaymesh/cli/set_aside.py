@@ -15,7 +15,6 @@ import typer
 
 from relaymesh.cli import options
 from relaymesh.cli.failure import UsageFailed
-from relaymesh.cli.looking import newest_state
 from relaymesh.cli.options import begin
 from relaymesh.cli.table import Column, short_address
 from relaymesh.errors import Conflict, DirectoryError
@@ -24,7 +23,7 @@ from relaymesh.journal.aside import Aside, AsideLine, write_aside
 from relaymesh.journal.layout import take_lock
 from relaymesh.journal.verify import UnreadableAt
 from relaymesh.node.disk import RealDisk
-from relaymesh.node.opening import STORE_FILE, replay
+from relaymesh.node.opening import STORE_FILE, Replayed, newest_state, replay
 from relaymesh.node.setting_aside import Fate, fates
 from relaymesh.server.address import server_folder
 from relaymesh.server.security.audit import AuditEvent, AuditFile
@@ -113,7 +112,7 @@ def _told(disk: RealDisk, report: Report, chosen: Sequence[UnreadableAt]) -> tup
     trial = Aside([each.line for each in report.found])
     for _ in replay(state, read_frames(disk, checkpoint), trial):
         pass
-    return list(fates(chosen, state, checkpoint)), checkpoint
+    return list(fates(chosen, Replayed(state), checkpoint)), checkpoint
 
 
 def _set_aside(

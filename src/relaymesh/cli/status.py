@@ -11,6 +11,7 @@ from relaymesh.cli.looking import look_into
 from relaymesh.cli.nodes import node_of
 from relaymesh.cli.options import Call, begin
 from relaymesh.journal.layout import is_held
+from relaymesh.kernel.queries import counts_of
 from relaymesh.node.disk import RealDisk
 from relaymesh.wire.api import NodeAnswer, StatsAnswer
 
@@ -58,15 +59,15 @@ def _of_node(node: Asking) -> dict[str, Any]:
 
 def _of_directory(call: Call) -> dict[str, Any]:
     path = call.existing()
-    state = look_into(path).state
-    boxes = state.mailboxes.values()
+    seen = look_into(path)
+    state, boxes = seen.replayed.state, counts_of(None, seen.now, seen.replayed).values()
     return {
         "directory": str(path),
         "node": "none: a program has it open"
         if is_held(RealDisk(path))
         else "none: relaymesh serve starts one",
-        "mailboxes": len(state.mailboxes),
-        "pending": sum(len(box.entries) for box in boxes),
+        "mailboxes": len(boxes),
+        "pending": sum(box.pending for box in boxes),
         "leased": sum(box.leased for box in boxes),
         "delayed": sum(box.delayed for box in boxes),
         "dead_letters": state.letters.count,

@@ -21,11 +21,11 @@ from msgspec import UNSET, Raw
 from relaymesh.client.clock import Elapsed
 from relaymesh.client.messages import (
     batch_body,
-    entry_of,
     envelope_of,
     letter_of,
     messages_of,
     ms_of,
+    pending_of,
     receipts_of,
     topic_body,
 )
@@ -61,8 +61,8 @@ from relaymesh.kernel.commands import (
 )
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.deliveries import NO_LANE, Deliveries
-from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Encoding, Envelope
+from relaymesh.kernel.pending import Pending
 from relaymesh.kernel.query import DeadLetters, Peek
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.token import format_token, parse_token
@@ -471,7 +471,7 @@ class HttpSession(RemoteSession):
         answer = await self._get("/v1/stats", api.StatsAnswer)
         return msgspec.convert(answer, MeshStats, from_attributes=True)
 
-    async def _peek(self, query: Peek, **_: Any) -> list[Entry]:
+    async def _peek(self, query: Peek, **_: Any) -> list[Pending]:
         bodies: list[api.EntryBody] = []
         while True:
             after = bodies[-1].sequence if bodies else 0
@@ -479,7 +479,7 @@ class HttpSession(RemoteSession):
             answer = await self._get(_mailbox(query.mailbox), api.PeekAnswer, limit=limit_left, after=after)
             bodies += answer.entries
             if not answer.more:
-                return [entry_of(body) for body in bodies]
+                return [pending_of(body) for body in bodies]
 
     async def _checkpoint(self, request: Checkpoint, **_: Any) -> int | None:  # noqa: ARG002 - takes nothing
         return (await self._post("/v1/checkpoint", b"{}", api.CheckpointAnswer)).sequence

@@ -9,9 +9,8 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.pending import STATE_NAMES
+from relaymesh.kernel.pending import STATE_NAMES, Pending
 from relaymesh.kernel.records import Failure
 from relaymesh.kernel.step import Receipt
 from relaymesh.wire.api import DeadLetterBody, EntryBody, ReceiptBody
@@ -110,8 +109,8 @@ def letter_of(body: DeadLetterBody) -> DeadLetter:
     )
 
 
-def entry_of(body: EntryBody) -> Entry:
-    return Entry(
+def pending_of(body: EntryBody) -> Pending:
+    return Pending(
         envelope_of(body.message),
         body.sequence,
         ms_of(body.accepted_at),
@@ -121,5 +120,8 @@ def entry_of(body: EntryBody) -> Entry:
         body.priority,
         STATE_NAMES.index(body.state),
         body.attempts,
-        redrives=body.redrives,
+        0,
+        body.redrives,
+        False,
+        None,
     )

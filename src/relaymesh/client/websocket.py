@@ -32,7 +32,7 @@ from relaymesh.kernel.commands import (
 )
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.deliveries import Deliveries
-from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.pending import Pending
 from relaymesh.kernel.query import DeadLetters, Peek
 from relaymesh.kernel.step import Receipt
 from relaymesh.wire import frames
@@ -277,14 +277,14 @@ class WebSocketSession(RemoteSession):
         parts = _batched(command.letters)
         return sum([await self._call("purge", frames.Letters(some), int) for some in parts])
 
-    async def _peek(self, query: Peek, **_: Any) -> list[Entry]:
-        rows: list[frames.Row] = []
+    async def _peek(self, query: Peek, **_: Any) -> list[Pending]:
+        rows: list[Pending] = []
         more = True
         while more:
             asked = frames.Peek(query.mailbox, query.limit - len(rows), rows[-1].sequence if rows else 0)
-            some, more = await self._page("peek", asked, frames.Row)
+            some, more = await self._page("peek", asked, Pending)
             rows += some
-        return [frames.entry_of(row) for row in rows]
+        return rows
 
     async def close(self, *, force: bool = False) -> None:
         """Say goodbye: what is held goes back unburned. `force` just goes, as a crash would."""

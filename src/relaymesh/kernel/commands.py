@@ -34,10 +34,10 @@ from relaymesh.kernel.bounds import (
 from relaymesh.kernel.dedup import NONE_EQUAL, Differing, Seen
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.failure_text import cut_reason, cut_stack
-from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.registration import Registration
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.waiter import Waiter
 
 EPOCH_MAX = (1 << 23) - 1
 """So that a token, an epoch and 40 bits, is a signed number of 64 bits."""

@@ -14,10 +14,11 @@ from relaymesh.kernel.exits import expire, finish
 from relaymesh.kernel.expectation import asked_no_longer, expect_while_asked
 from relaymesh.kernel.gate import allowance, note_success, went_out
 from relaymesh.kernel.handing import handed
-from relaymesh.kernel.mailbox import Mailbox, Waiter
+from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.parcel import Parcel
 from relaymesh.kernel.records import Granted
 from relaymesh.kernel.step import Delivered
+from relaymesh.kernel.waiter import Waiter
 
 
 def receive(decision: Decision, command: Receive) -> bool:

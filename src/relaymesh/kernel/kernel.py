@@ -157,7 +157,7 @@ class Kernel:
 
     def look(self, query: Query[Result]) -> Result:
         """Answer a query. Changes nothing, and lets no time pass."""
-        answer: Result = ANSWERS[query.__class__](self.state, query)
+        answer: Result = ANSWERS[query.__class__](self, query)
         return answer
 
     @property

@@ -21,6 +21,7 @@ from relaymesh.kernel.pending import DELAYED, READY
 from relaymesh.kernel.rate import rate_of
 from relaymesh.kernel.schedule import Ready
 from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.waiter import Waiter
 
 _limits = attrgetter(
     *[name for name in MailboxSettings.__struct_fields__ if name.startswith(("breaker", "rate_"))]
@@ -41,16 +42,6 @@ class Counters(msgspec.Struct, array_like=True, gc=False):
     redriven: int = 0
     skipped: int = 0
     """Messages published while its subscription was suspended. They never were in this mailbox."""
-
-
-class Waiter(msgspec.Struct, eq=False):
-    """Somebody waits for deliveries. Volatile."""
-
-    holder: str
-    max: int
-    correlation_id: str | None = None
-    remote: bool = False
-    lease_ms: int = 0
 
 
 class Mailbox:

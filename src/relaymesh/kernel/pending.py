@@ -15,8 +15,11 @@ class Pending(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One message that is not settled. Over a WebSocket a row of `peek` is exactly this."""
 
     envelope: Envelope
+    """Everything the sender gave, as the journal keeps it."""
     sequence: int
+    """Under which it was accepted."""
     accepted_at: int
+    """When it was accepted. All times are mesh time, in milliseconds."""
     due_at: int
     """When it first may be seen: the base of its TTL."""
     ready_at: int
@@ -24,19 +27,25 @@ class Pending(msgspec.Struct, array_like=True, frozen=True, gc=False):
     ready_sequence: int
     """The event that made it deliverable."""
     priority: int
+    """1 CRITICAL to 5 BACKGROUND: the one it stands under now."""
     state: int
-    """By its number: `STATE_NAMES` has the names."""
+    """0 delayed, 1 ready, 2 leased."""
     attempts: int
+    """Deliveries so far that count as attempts."""
     deferrals: int
+    """How often it was put off without burning an attempt."""
     redrives: int
+    """How often it came back from the dead letters."""
     completed: bool
+    """Its work was done under a lease that was lost: it is acked unseen when its turn comes."""
     failures: list[Failure] | None
+    """What its failed attempts said; None when none failed, and over HTTP."""
     waited_ms: int = 0
     """How long it waited, or is to wait, for moments that nacks set: its TTL does not count them."""
 
     @property
     def topic(self) -> str | None:
-        """The topic it was published to; a node far away does not say."""
+        """The topic it was published to. Only a node in this process says so."""
         return None
 
     @property
@@ -54,3 +63,13 @@ class Pending(msgspec.Struct, array_like=True, frozen=True, gc=False):
         """When it expires if still pending; 0 for never."""
         ttl = self.envelope.ttl_ms
         return self.due_at + ttl + self.waited_ms if ttl else 0
+
+
+class PublishedPending(Pending, array_like=True, frozen=True, gc=False):
+    """One that a topic brought. It stays in this process: over a WebSocket it is a plain row."""
+
+    came_from: str = ""
+
+    @property
+    def topic(self) -> str | None:
+        return self.came_from

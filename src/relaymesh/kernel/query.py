@@ -7,17 +7,13 @@ it saw is durable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any, ClassVar
 
-import msgspec
-
-from relaymesh.errors import UnknownRecipient
 from relaymesh.kernel.bounds import COUNT_MAX, whole
 from relaymesh.kernel.commands import Request, Result_co
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry
-from relaymesh.kernel.state import State
+from relaymesh.kernel.pending import Pending
+from relaymesh.kernel.queries import Looked, first_pending, mailboxes_of
 
 __all__ = ["ANSWERS", "DeadLetters", "FindLetters", "MailboxesOf", "Peek", "Query"]
 
@@ -47,7 +43,7 @@ class MailboxesOf(Query[dict[int, str]]):
     tokens: Sequence[int]
 
 
-class Peek(Query[list[Entry]]):
+class Peek(Query[list[Pending]]):
     """Pending messages of a mailbox, in the order of acceptance, without taking them."""
 
     mailbox: str
@@ -57,33 +53,23 @@ class Peek(Query[list[Entry]]):
         self.limit = whole(self.limit, "limit", 0, COUNT_MAX)
 
 
-def _dead_letters(state: State, query: DeadLetters) -> list[DeadLetter]:  # noqa: ARG001 - takes nothing
-    return list(state.letters)
+def _dead_letters(of: Looked, query: DeadLetters) -> list[DeadLetter]:  # noqa: ARG001 - takes nothing
+    return list(of.state.letters)
 
 
-def _find_letters(state: State, query: FindLetters) -> list[DeadLetter | None]:
-    return [state.letters.find(*name) for name in query.names]
+def _find_letters(of: Looked, query: FindLetters) -> list[DeadLetter | None]:
+    return [of.state.letters.find(*name) for name in query.names]
 
 
-def _mailboxes_of(state: State, query: MailboxesOf) -> dict[int, str]:
-    leases = state.leases
-    return {token: leases[token].grant.mailbox for token in query.tokens if token in leases}
+def _mailboxes_of(of: Looked, query: MailboxesOf) -> dict[int, str]:
+    return mailboxes_of(query.tokens, of)
 
 
-def _peek(state: State, query: Peek) -> list[Entry]:
-    box = state.mailboxes.get(query.mailbox)
-    if box is None:
-        raise UnknownRecipient(f"there is no mailbox {query.mailbox} in this mesh")
-    return [seen_from_outside(entry) for entry in islice(box.entries.values(), query.limit)]
+def _peek(of: Looked, query: Peek) -> list[Pending]:
+    return first_pending(query.mailbox, query.limit, of)
 
 
-def seen_from_outside(entry: Entry) -> Entry:
-    """A copy: what a caller does to it changes nothing here."""
-    failures = None if entry.failures is None else list(entry.failures)
-    return msgspec.structs.replace(entry, failures=failures, lane=None, lease=None)
-
-
-ANSWERS: dict[type[Query[Any]], Callable[[State, Any], Any]] = {
+ANSWERS: dict[type[Query[Any]], Callable[[Looked, Any], Any]] = {
     DeadLetters: _dead_letters,
     FindLetters: _find_letters,
     MailboxesOf: _mailboxes_of,

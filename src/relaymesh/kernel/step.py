@@ -9,8 +9,8 @@ import msgspec
 from relaymesh.errors import MeshError
 from relaymesh.kernel.dedup import Differing
 from relaymesh.kernel.deliveries import Deliveries
-from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.waiter import Waiter
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):

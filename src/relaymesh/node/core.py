@@ -27,10 +27,10 @@ from relaymesh.errors import Closed, JournalPoisoned, MeshError
 from relaymesh.kernel.commands import Command, Result
 from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.kernel import Kernel
-from relaymesh.kernel.mailbox import Waiter
 from relaymesh.kernel.records import Acked, AnyRecord, Dropped, Granted
 from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.kernel.step import Delivered, Step
+from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.clock import Latch, MeshTime
 from relaymesh.node.outcome import log_step
 from relaymesh.node.release import Marks, all_needs, delivery_needs, look_needs, may_leave

@@ -20,6 +20,7 @@ from relaymesh.kernel.commands import Publish, Request, Result, Start, Stop, Tic
 from relaymesh.kernel.dedup import Seen, topic_target
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.queries import delayed_count
 from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
 from relaymesh.node.core import Core, JournalPort, NullJournal
@@ -360,7 +361,7 @@ class Node:
 
     def _stop(self, force: bool) -> None:
         if force:
-            delayed = self.core.read(lambda k: sum(box.delayed for box in k.state.mailboxes.values()))
+            delayed = self.core.read(delayed_count)
             if delayed and self.settings.durability == "memory":
                 log.warning("forced exit: %d delayed messages are dropped", delayed)
             return

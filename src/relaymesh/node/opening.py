@@ -17,6 +17,7 @@ from relaymesh.errors import DirectoryError, JournalDamaged, StoreMisconfigured
 from relaymesh.journal import FIRST_SEQUENCE, Disk, Frame, Mirror, Recovery, Writer, read_frames, recover
 from relaymesh.journal.aside import Aside, read_aside
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
+from relaymesh.journal.frame import BadFrame
 from relaymesh.journal.layout import JOURNAL
 from relaymesh.kernel.gaps import apply_behind_gap, leave_out
 from relaymesh.kernel.records import Accepted, AnyRecord, Granted, Published, Returned
@@ -178,6 +179,24 @@ def first_state() -> State:
     state = State()
     state.sequence = FIRST_SEQUENCE
     return state
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a journal led to, for `relaymesh.kernel.queries` to look into."""
+
+    state: State
+
+
+def newest_state(disk: Disk) -> State:
+    """The newest checkpoint that reads back; a bad one is passed over, and left as it is."""
+    for sequence in list_checkpoints(disk):
+        try:
+            checkpoint = read_checkpoint(disk, sequence)
+            return restore(map(decode_piece, checkpoint_chunks(disk, checkpoint)))
+        except (BadFrame, JournalDamaged):
+            continue
+    return first_state()
 
 
 def replay(state: State, frames: Iterator[Frame], aside: Aside) -> Iterator[Projection]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from functools import partial
 
 from relaymesh.errors import DirectoryError
 from relaymesh.journal import Disk, find_frames
 from relaymesh.kernel.commands import Publish, Send, Settle
-from relaymesh.kernel.dedup import Differing, topic_of, topic_target
+from relaymesh.kernel.dedup import Differing, topic_target
 from relaymesh.kernel.envelope import Encoding, Envelope
-from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.queries import unsettled_originals
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.node.core import Core
 from relaymesh.wire.equality import same_json
@@ -57,7 +58,7 @@ class Originals:
 
     def _read(self, differing: Sequence[Differing]) -> dict[tuple[str, int], Envelope]:
         """The originals that can be read, by target and sequence."""
-        found: dict[tuple[str, int], Envelope] = self._core.read(lambda kernel: _unsettled(kernel, differing))
+        found: dict[tuple[str, int], Envelope] = self._core.read(partial(unsettled_originals, differing))
         missing = [each for each in differing if (each.target, each.sequence) not in found]
         if missing and self._disk is not None:
             try:
@@ -65,20 +66,6 @@ class Originals:
             except (DirectoryError, OSError) as error:
                 log.warning("what was sent before cannot be read and compared: %s", error)
         return found
-
-
-def _unsettled(kernel: Kernel, differing: Sequence[Differing]) -> dict[tuple[str, int], Envelope]:
-    """What is still in a mailbox: that of the target, or one that got a copy from the topic."""
-    state = kernel.state
-    found: dict[tuple[str, int], Envelope] = {}
-    for each in differing:
-        topic = topic_of(each.target)
-        for address in [each.target] if topic is None else state.subscriptions.route(topic):
-            mailbox = state.mailboxes.get(address)
-            entry = None if mailbox is None else mailbox.entries.look(each.sequence)
-            if entry is not None:
-                found[each.target, each.sequence] = entry.envelope
-    return found
 
 
 def _journaled(disk: Disk, differing: Sequence[Differing]) -> dict[tuple[str, int], Envelope]:

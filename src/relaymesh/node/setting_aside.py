@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from relaymesh.journal.verify import UnreadableAt
-from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.pending import Pending
+from relaymesh.kernel.queries import Looked, pending_at
 from relaymesh.kernel.records import Acked, DeadLettered, Dropped, Granted, Returned
-from relaymesh.kernel.state import State
 from relaymesh.wire.named import Named, named_by
 from relaymesh.wire.records import RECORDS_BY_OPERATION
 
@@ -35,13 +35,13 @@ class Fate:
     fate: str
 
 
-def fates(found: Sequence[UnreadableAt], state: State, checkpoint: int) -> Iterator[Fate]:
-    """Each message of each record. `state`: the journal replayed with all of them set aside, from a
+def fates(found: Sequence[UnreadableAt], replayed: Looked, checkpoint: int) -> Iterator[Fate]:
+    """Each message of each record. `replayed`: the journal with all of them set aside, from a
     checkpoint at sequence `checkpoint`."""
     for each in found:
         named = named_by(each.record)
         told = False
-        for sequence, id, fate in _of(each, named, state, checkpoint):
+        for sequence, id, fate in _of(each, named, replayed, checkpoint):
             told = True
             yield _fate(each, named.mailbox, sequence, id, fate)
         if not told:
@@ -56,42 +56,32 @@ def _fate(each: UnreadableAt, mailbox: str | None, sequence: int | None, id: str
 
 
 def _of(
-    each: UnreadableAt, named: Named, state: State, checkpoint: int
+    each: UnreadableAt, named: Named, replayed: Looked, checkpoint: int
 ) -> Iterator[tuple[int | None, str | None, str]]:
     behind = each.line.sequence < checkpoint
     kept = "stays as it was: a checkpoint holds what the record did"
     for i, id in enumerate(named.ids):
         yield each.line.sequence + i, id, kept if behind else "is not there: only this record brought it in"
     for sequence in named.sequences:
-        entry = _entry(state, named.mailbox, sequence)
-        name = None if entry is None else entry.envelope.id
-        yield sequence, name, kept if behind else _fate_of(each, entry, state, sequence)
+        pending = pending_at(named.mailbox, sequence, replayed)
+        name = None if pending is None else pending.envelope.id
+        yield sequence, name, kept if behind else _fate_of(each, pending, replayed, sequence)
     for dead in named.dead_sequences:
-        letter = state.letters.find(named.source or named.mailbox or "", dead)
+        letter = replayed.state.letters.find(named.source or named.mailbox or "", dead)
         name = None if letter is None else letter.envelope.id
         fate = "stays a dead letter" if letter else "is no dead letter any more"
         yield dead, name, kept if behind else fate
 
 
-def _fate_of(each: UnreadableAt, entry: Entry | None, state: State, sequence: int) -> str:
+def _fate_of(each: UnreadableAt, pending: Pending | None, replayed: Looked, sequence: int) -> str:
     kind = RECORDS_BY_OPERATION[each.line.operation]
-    if entry is not None:
+    if pending is not None:
         if kind in _SETTLED:
             return "is pending again, and may be delivered a second time"
         return "is pending again" if kind in _MOVED else "is pending as it was"
-    if any(letter.sequence == sequence for letter in state.letters):
+    if any(letter.sequence == sequence for letter in replayed.state.letters):
         return "is a dead letter, as a later record says"
     return "is settled, as another record says"
-
-
-def _entry(state: State, mailbox: str | None, sequence: int) -> Entry | None:
-    boxes: Iterable[str] = state.mailboxes if mailbox is None else (mailbox,)
-    for address in boxes:
-        box = state.mailboxes.get(address)
-        entry = None if box is None else box.entries.look(sequence)
-        if entry is not None:
-            return entry
-    return None
 
 
 def _alone(named: Named) -> str:

@@ -10,7 +10,7 @@ from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import RECEIVE_MAX, patience, plain_text, shown, whole
 from relaymesh.kernel.commands import Expect, Send, SetBreaker, Settle, Unexpect
 from relaymesh.kernel.deliveries import Deliveries
-from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.pending import Pending
 from relaymesh.kernel.query import Peek
 from relaymesh.sdk.agent import asked_under, checked_answer, checked_handler
 from relaymesh.sdk.compose import Batch
@@ -51,7 +51,7 @@ class AsyncInbox:
         mesh = self._mesh
         return made_of(got, AsyncDelivery, mesh, mesh._table_of(self.address))
 
-    async def peek(self, limit: int = 100) -> list[Entry]:
+    async def peek(self, limit: int = 100) -> list[Pending]:
         """What is pending, in the order of acceptance, without taking it."""
         return await self._mesh._session.execute(Peek(self.address, limit))
 

@@ -44,8 +44,7 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     _sequence: int
     _attempt: int
     _granted_until: int
-    envelope: Envelope
-    """Everything the sender gave, as the journal keeps it."""
+    _envelope: Envelope
     _lane: int = NO_LANE
     _topic: str | None = None
     _lost: bool = False
@@ -56,25 +55,25 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     @property
     def id(self) -> str:
         """The id of the message: the same at every attempt."""
-        return self.envelope.id
+        return self._envelope.id
 
     @property
     def content(self) -> Any:
         """What was sent: JSON as Python values, or bytes."""
         if self._content is _UNREAD:
-            envelope = self.envelope
+            envelope = self._envelope
             self._content = decode_content(envelope.content, envelope.encoding)
         return self._content
 
     @property
     def type(self) -> str:
         """A type of the protocol, or a name of the sender's own."""
-        return self.envelope.type
+        return self._envelope.type
 
     @property
     def sender(self) -> str:
         """The address of the agent that sent it; `default/mesh` for what was published in nobody's name."""
-        return self.envelope.sender
+        return self._envelope.sender
 
     @property
     def receiver(self) -> str:
@@ -90,37 +89,37 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
     @property
     def priority(self) -> int:
         """1 CRITICAL to 5 BACKGROUND."""
-        return self.envelope.priority
+        return self._envelope.priority
 
     @property
     def task(self) -> str | None:
         """The task it belongs to, if any."""
-        return self.envelope.task
+        return self._envelope.task
 
     @property
     def key(self) -> str | None:
         """Its ordering key, if any."""
-        return self.envelope.key
+        return self._envelope.key
 
     @property
     def tags(self) -> tuple[str, ...]:
         """Words for people and filters."""
-        return self.envelope.tags
+        return self._envelope.tags
 
     @property
     def correlation_id(self) -> str | None:
         """The question or conversation it belongs to."""
-        return self.envelope.correlation_id
+        return self._envelope.correlation_id
 
     @property
     def reply_to(self) -> str | None:
         """Who gets answers, if not the sender."""
-        return self.envelope.reply_to
+        return self._envelope.reply_to
 
     @property
     def trace(self) -> str | None:
         """The W3C traceparent the message travels under."""
-        return self.envelope.trace
+        return self._envelope.trace
 
     @property
     def attempt(self) -> int:
@@ -161,6 +160,11 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
         """Whether it is still there to be worked on: under its lease, or settled before it was delivered."""
         return self._settled or self._mesh._session.holds(self._token)
 
+    @property
+    def envelope(self) -> Envelope:
+        """Everything the sender gave, as the journal keeps it."""
+        return self._envelope
+
     def __repr__(self) -> str:
         state = "settled" if self._settled else "lost" if self._lost else "leased"
         return f"<Delivery {self.id} from {self.sender} attempt {self.attempt} {state}>"
@@ -189,7 +193,7 @@ class _Delivery(msgspec.Struct, gc=False, eq=False):
 
     def _answer(self) -> tuple[str, dict[str, Any]]:
         """Where an answer goes, and the fields that make it one."""
-        envelope = self.envelope
+        envelope = self._envelope
         fields = {"type": "answer", "correlation_id": envelope.correlation_id or envelope.id}
         return envelope.reply_to or envelope.sender, fields
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from relaymesh.errors import UnknownRecipient
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.pending import Pending
+from relaymesh.kernel.queries import pending_rows
 from relaymesh.kernel.records import Failure
 
 PAGE_ROWS_MAX = 1_000
@@ -43,15 +43,10 @@ def page(
     return taken, False
 
 
-def entries_page(mailbox: str, limit: int, after: int, kernel: Kernel) -> tuple[list[Entry], bool]:
-    """Pending entries of a mailbox behind the sequence `after`, in the order of acceptance."""
-    box = kernel.state.mailboxes.get(mailbox)
-    if box is None:
-        raise UnknownRecipient(f"there is no mailbox {mailbox} in this mesh")
-    entries: Iterable[Entry] = islice(box.entries.values(), ENTRIES_SEEN_MAX)
-    if after:
-        entries = (entry for entry in entries if entry.sequence > after)
-    return page(islice(entries, limit), entry_size)
+def pending_page(mailbox: str, limit: int, after: int, kernel: Kernel) -> tuple[list[Pending], bool]:
+    """Pending messages of a mailbox behind the sequence `after`, in the order of acceptance."""
+    rows = pending_rows(mailbox, ENTRIES_SEEN_MAX, after, kernel)
+    return page(islice(rows, limit), pending_size)
 
 
 async def letters_after(
@@ -73,9 +68,9 @@ async def letters_after(
     return found
 
 
-def entry_size(entry: Entry) -> int:
+def pending_size(row: Pending) -> int:
     """About how many bytes it is shown with."""
-    return _envelope_size(entry.envelope) + _failures_size(entry.failures or ())
+    return _envelope_size(row.envelope) + _failures_size(row.failures or ())
 
 
 def letter_size(letter: DeadLetter) -> int:

@@ -14,9 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from relaymesh.kernel.deliveries import Deliveries as Handed
-from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.records import Failure
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
 
@@ -355,33 +353,6 @@ class Redrive(Arguments):
     letters: Annotated[list[tuple[str, int]], _Few]
     to: str | None = None
     edited: Annotated[list[Envelope | None], _Few] | None = None
-
-
-class Row(msgspec.Struct, array_like=True, gc=False):
-    """An entry as `peek` shows it."""
-
-    envelope: Envelope
-    sequence: int
-    accepted_at: int
-    due_at: int
-    ready_at: int
-    ready_sequence: int
-    priority: int
-    state: int
-    attempts: int
-    deferrals: int
-    redrives: int
-    completed: bool
-    failures: list[Failure] | None
-    waited_ms: int = 0
-
-
-def row_of(entry: Entry) -> Row:
-    return Row(*[getattr(entry, name) for name in Row.__struct_fields__])
-
-
-def entry_of(row: Row) -> Entry:
-    return Entry(**{name: getattr(row, name) for name in Row.__struct_fields__})
 
 
 def receipt_rows(receipts: list[Receipt]) -> list[tuple[int, bool, int, int]]:

@@ -5,52 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from relaymesh.kernel.bounds import plain_text
+from relaymesh.kernel.counts import MailboxStats
 
-
-class MailboxStats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One mailbox. accepted = acked + dropped + dead + pending, always; a redrive accepts once more."""
-
-    pending: int
-    """Unsettled: waiting, delayed or out with a holder."""
-    leased: int
-    delayed: int
-    bytes: int
-    """Of those: content, unknown fields and the texts of failures."""
-    by_priority: dict[int, int]
-    capacity: int
-    capacity_bytes: int
-    accepted: int
-    delivered: int
-    acked: int
-    retried: int
-    deferred: int
-    dropped: int
-    dead: int
-    expired: int
-    redriven: int
-    dead_letters: int
-    """Dead letters that were neither redriven nor purged."""
-    low_starvation_count: int
-    delivery_semantics: str
-    breaker: str
-    """The circuit breaker: `closed`, `half-open`, or `open until <when>: <why>`."""
-    breaker_opened: int
-    """How often it has opened since the start."""
-    recent_retry_rate: float
-    """Failures per delivery that ended in the breaker's window (10 min); what it judges by."""
-    rate_limited: int
-    """How often since the start deliveries that were ready had to wait for the rate limit."""
-    dead_letter_bytes: int = 0
-    """Bytes of all dead letters kept here, redriven ones too."""
-    skipped: int = 0
-    """Messages published while this subscription was suspended."""
-    suspended: str = ""
-    """Why this subscription is suspended; empty while it is not."""
-
-    @property
-    def retry_rate(self) -> float:
-        """Retries per delivery, of all time."""
-        return self.retried / self.delivered if self.delivered else 0.0
+__all__ = ["MailboxStats", "MeshStats"]
 
 
 class MeshStats(msgspec.Struct, frozen=True, kw_only=True):

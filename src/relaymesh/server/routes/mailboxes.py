@@ -20,12 +20,11 @@ from relaymesh.kernel.commands import (
     Tick,
     Unexpect,
 )
-from relaymesh.kernel.entry import Entry
-from relaymesh.kernel.pending import STATE_NAMES
+from relaymesh.kernel.pending import STATE_NAMES, Pending
 from relaymesh.server.counting import stats_of_one
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.outcome import ended_by
-from relaymesh.server.pages import entries_page
+from relaymesh.server.pages import pending_page
 from relaymesh.wire.api import (
     BreakerRequest,
     ChangedAnswer,
@@ -85,16 +84,16 @@ async def peek(exchange: Exchange) -> PeekAnswer:
     stats = stats_of_one(served, mailbox)
     if stats is None:
         raise NotFound(f"there is no mailbox {mailbox}", hint="GET /v1/stats lists them")
-    entries, more = served.node.core.read(partial(entries_page, mailbox, query.limit, query.after))
+    rows, more = served.node.core.read(partial(pending_page, mailbox, query.limit, query.after))
     return PeekAnswer(
         mailbox=mailbox,
         stats=msgspec.convert(stats, MailboxStatsBody, from_attributes=True),
-        entries=[_entry(mailbox, entry) for entry in entries],
+        entries=[_entry(mailbox, row) for row in rows],
         more=more,
     )
 
 
-def _entry(mailbox: str, entry: Entry) -> EntryBody:
+def _entry(mailbox: str, entry: Pending) -> EntryBody:
     return EntryBody(
         sequence=entry.sequence,
         state=STATE_NAMES[entry.state],

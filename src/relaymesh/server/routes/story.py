@@ -7,16 +7,16 @@ have caught up, so that a message is found as soon as its receipt is there.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from relaymesh.errors import NotFound
-from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.kernel import Kernel
-from relaymesh.kernel.pending import STATE_NAMES
-from relaymesh.kernel.records import Failure
+from relaymesh.kernel.pending import STATE_NAMES, Pending
+from relaymesh.kernel.queries import Stay, stay_of, stays_of
 from relaymesh.kernel.token import format_token
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.served import CATCH_UP_S, Served
@@ -61,16 +61,16 @@ def _from_store(served: Served, views: Views, message_id: str) -> list[StoryEntr
     rows = views.message(message_id)
     letters = [_letter(views, row) for row in rows]
 
-    def look(kernel: Kernel) -> list[tuple[_Alive | None, str]]:
+    def look(kernel: Kernel) -> list[tuple[Stay | None, str]]:
         return [
-            (_alive(kernel, row.mailbox, row.sequence), _redriven_as(kernel, letter))
+            (stay_of(row.mailbox, row.sequence, kernel), _redriven_as(kernel, letter))
             for row, letter in zip(rows, letters, strict=True)
         ]
 
     seen = node.core.read(look)
     return [
-        _settled(row, letter, redriven_as) if entry is None else _stay(row, entry)
-        for row, letter, (entry, redriven_as) in zip(rows, letters, seen, strict=True)
+        _settled(row, letter, redriven_as) if stay is None else _stay(row, stay)
+        for row, letter, (stay, redriven_as) in zip(rows, letters, seen, strict=True)
     ]
 
 
@@ -84,41 +84,6 @@ def _redriven_as(kernel: Kernel, letter: LetterRow | None) -> str:
     """The id of the edited message that went back in a letter's place; empty if none did."""
     kept = None if letter is None else kernel.state.letters.find(letter.mailbox, letter.dead_sequence)
     return "" if kept is None else kept.redriven_as
-
-
-class _Alive(msgspec.Struct, frozen=True):
-    """What the kernel knew of an unsettled entry, at one moment."""
-
-    state: Any
-    priority: int
-    attempts: int
-    ready_at: int
-    failures: list[Failure]
-    holder: str | None
-    token: int
-    deadline: int
-    origin: str | None
-
-
-def _alive(kernel: Kernel, mailbox: str, sequence: int) -> _Alive | None:
-    box = kernel.state.mailboxes.get(mailbox)
-    entry = None if box is None else box.entries.look(sequence)
-    return None if entry is None else _seen(entry)
-
-
-def _seen(entry: Entry) -> _Alive:
-    lease = entry.lease
-    return _Alive(
-        state=STATE_NAMES[entry.state],
-        priority=entry.priority,
-        attempts=entry.attempts,
-        ready_at=entry.ready_at,
-        failures=list(entry.failures or ()),
-        holder=None if lease is None else lease.grant.holder,
-        token=0 if lease is None else lease.token,
-        deadline=0 if lease is None else lease.deadline,
-        origin=entry.envelope.origin,
-    )
 
 
 def _told(row: MessageRow, state: Any) -> StoryEntry:
@@ -145,17 +110,19 @@ def _told_failures(text: str | None) -> list[FailureBody]:
     return [] if text is None else [failure_body(each) for each in read_failures(text)]
 
 
-def _stay(row: MessageRow, alive: _Alive) -> StoryEntry:
+def _stay(row: MessageRow, stay: Stay) -> StoryEntry:
+    pending, holder = stay.pending, stay.holder
+    state: Any = STATE_NAMES[pending.state]
     return msgspec.structs.replace(
-        _told(row, alive.state),
-        priority=alive.priority,
-        attempts=alive.attempts,
-        due_at=iso(alive.ready_at),
-        holder=UNSET if alive.holder is None else alive.holder,
-        lease_token=UNSET if alive.holder is None else format_token(alive.token),
-        lease_deadline=UNSET if alive.holder is None else iso(alive.deadline),
-        failures=[failure_body(each) for each in alive.failures],
-        origin_id=alive.origin or UNSET,
+        _told(row, state),
+        priority=pending.priority,
+        attempts=pending.attempts,
+        due_at=iso(pending.ready_at),
+        holder=UNSET if holder is None else holder,
+        lease_token=UNSET if holder is None else format_token(stay.token),
+        lease_deadline=UNSET if holder is None else iso(stay.deadline),
+        failures=[failure_body(each) for each in pending.failures or ()],
+        origin_id=pending.envelope.origin or UNSET,
     )
 
 
@@ -174,20 +141,11 @@ def _settled(row: MessageRow, letter: LetterRow | None, redriven_as: str) -> Sto
 
 def _in_memory(served: Served, message_id: str) -> list[StoryEntry]:
     """A mesh in memory has no store: what is settled is forgotten."""
-
-    def look(kernel: Kernel) -> list[StoryEntry]:
-        return [
-            _stay(_row(mailbox.address, entry), _seen(entry))
-            for mailbox in kernel.state.mailboxes.values()
-            for entry in mailbox.entries.values()
-            if entry.envelope.id == message_id
-        ]
-
-    entries: list[StoryEntry] = served.node.core.read(look)
-    return entries
+    stays: list[Stay] = served.node.core.read(partial(stays_of, message_id))
+    return [_stay(_row(stay.mailbox, stay.pending), stay) for stay in stays]
 
 
-def _row(mailbox: str, entry: Entry) -> MessageRow:
+def _row(mailbox: str, entry: Pending) -> MessageRow:
     envelope = entry.envelope
     return MessageRow(
         sequence=entry.sequence,

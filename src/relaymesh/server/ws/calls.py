@@ -40,7 +40,7 @@ from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.query import DeadLetters, FindLetters
 from relaymesh.server.outcome import ended_by
-from relaymesh.server.pages import entries_page, letter_size, letters_after, page
+from relaymesh.server.pages import letter_size, letters_after, page, pending_page
 from relaymesh.server.routes.agents import handshake_ack
 from relaymesh.server.ws.operations import Operations
 from relaymesh.wire import frames
@@ -149,11 +149,11 @@ async def _peek(on: Operations, given: frames.Peek) -> Page:
     address = on.principal.mailbox(given.mailbox)
     if not on.principal.may_receive(address):
         on.principal.require("read")
-    look = partial(entries_page, address, min(max(0, given.limit), COUNT_MAX), given.after)
+    look = partial(pending_page, address, min(max(0, given.limit), COUNT_MAX), given.after)
     async with on.account.long_work:
-        entries, more = on.served.node.core.read(look)
+        rows, more = on.served.node.core.read(look)
         await asyncio.sleep(0)
-        return Page([frames.row_of(entry) for entry in entries], more)
+        return Page(rows, more)
 
 
 async def _dead_letters(on: Operations, given: frames.LettersPage) -> Page:

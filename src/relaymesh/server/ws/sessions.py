@@ -7,13 +7,14 @@ import logging
 import re
 import secrets
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from relaymesh.errors import MeshError
 from relaymesh.kernel.commands import Release, Unexpect
-from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.queries import mailboxes_of, remote_leases
 from relaymesh.kernel.query import MailboxesOf
 from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import Principal
@@ -167,10 +168,10 @@ class Sessions:
         if not _ID.match(id):
             return None
         if self._orphans is None:
-            self._orphans = self._served.node.core.read(_remote_leases)
+            self._orphans = self._served.node.core.read(remote_leases)
         session = Session(id, principal, account, subprotocol)
         tokens = self._orphans.pop(session.holder, [])
-        mailboxes = self._served.node.core.read(lambda kernel: _mailboxes(kernel, tokens))
+        mailboxes = self._served.node.core.read(partial(mailboxes_of, tokens))
         session.granted.update(mailboxes)
         return self._remember(session)
 
@@ -279,16 +280,3 @@ class Sessions:
 
 def holder_of(principal: Principal, id: str) -> str:
     return f"{principal.token_id}/{id}"
-
-
-def _remote_leases(kernel: Kernel) -> dict[str, list[int]]:
-    by_holder: dict[str, list[int]] = {}
-    for token, lease in kernel.state.leases.items():
-        if lease.grant.remote:
-            by_holder.setdefault(lease.grant.holder, []).append(token)
-    return by_holder
-
-
-def _mailboxes(kernel: Kernel, tokens: Sequence[int]) -> dict[int, str]:
-    leases = kernel.state.leases
-    return {token: leases[token].grant.mailbox for token in tokens if token in leases}

@@ -14,7 +14,7 @@ from relaymesh.errors import InvalidEnvelope, MeshError
 from relaymesh.kernel import commands
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.deliveries import Deliveries as Handed
-from relaymesh.kernel.pending import STATE_NAMES
+from relaymesh.kernel.pending import STATE_NAMES, Pending
 from relaymesh.kernel.token import parse_token
 from relaymesh.server.exchange import VALUES_MAX
 from relaymesh.server.intake import Intake, TopicIntake, messages_in, parsed
@@ -261,7 +261,7 @@ def _shown(rows: list[Any]) -> list[Any]:
     return [letter_body(row) if isinstance(row, DeadLetter) else _entry(row) for row in rows]
 
 
-def _entry(row: frames.Row) -> dict[str, Any]:
+def _entry(row: Pending) -> dict[str, Any]:
     return {
         "sequence": row.sequence,
         "state": STATE_NAMES[row.state],
