@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from relaymesh.kernel.deliveries import NO_LANE, Deliveries
 from relaymesh.wire.frames import Attempt
 
@@ -11,8 +13,8 @@ from relaymesh.wire.frames import Attempt
 class HeldLeases:
     """Every lease that came and was neither settled nor seen to run out.
 
-    Those that came together are kept as they came; what changes is which of their tokens are still here,
-    and until when. Any thread may ask `holds`; the rest belongs to the client's loop.
+    Those that came together are kept as they came, but for their content; what changes is which of their
+    tokens are still here, and until when. Any thread may ask `holds`; the rest belongs to the client's loop.
     """
 
     def __init__(self) -> None:
@@ -47,7 +49,8 @@ class HeldLeases:
     def arrived(self, got: Deliveries) -> None:
         """Deliveries of one mailbox. Those that are settled already need not be held."""
         if not got.settled:
-            self._batches.update(dict.fromkeys(got.tokens, got))
+            bare = msgspec.structs.replace(got, envelopes=())  # one token shall not keep the content of all
+            self._batches.update(dict.fromkeys(got.tokens, bare))
 
     def drop(self, tokens: Sequence[int]) -> None:
         """They are settled, or lost, or were given back."""
