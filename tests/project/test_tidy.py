@@ -23,6 +23,8 @@ PACKAGE_INDEX = re.compile(
 MACHINE_PATH = re.compile(r"(?<![\w.~$})\]/-])/(?:home|root|work|opt)\b(?:/|(?![\w-]))")
 UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X{3})\b")
 
+POSSESSIVE_GROUP = re.compile(r"\)[*+?]\+|\)\{[\d,]+\}\+")
+
 PLAIN_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._+@-]*")
 MAY_BE_EMPTY = {"__init__.py", "py.typed"}
 
@@ -117,6 +119,22 @@ def test_the_patterns_find_what_they_are_for(pattern: re.Pattern[str], line: str
 @pytest.mark.parametrize("line", ["GET /v1/work/7", "src/work/queue.py", "~/work", "/optional", "/roots-of"])
 def test_a_path_that_is_no_machine_s_is_left_alone(line: str) -> None:
     assert not MACHINE_PATH.search(line)
+
+
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    """Python before 3.11.5 matches too much with `(…)*+` (python/cpython#106052), but not with `(?>(…)*)`."""
+    assert POSSESSIVE_GROUP.search(r"(?:ab?c)*+")
+    assert POSSESSIVE_GROUP.search(r"(?:ab?c){1,3}+")
+    assert not POSSESSIVE_GROUP.search(r"(?>(?:[ab]++)*)")
+    written = {
+        f"{shown(path)}: {node.value!r}"
+        for path in source_files()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.")
+        for node in ast.walk(node)
+        if isinstance(node, ast.Constant) and POSSESSIVE_GROUP.search(str(node.value))
+    }
+    assert written == set()
 
 
 def test_no_file_was_left_behind_by_accident() -> None:

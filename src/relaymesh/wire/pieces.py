@@ -31,9 +31,12 @@ Span = tuple[int, int]
 _SPACE = b" \t\r\n"
 _TOP = re.compile(rb'["\[\]{},]')
 _DEEP = re.compile(rb'["\[\]{}]')
-_INSIDE = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+"|[\[{][^"\[\]{}]*+[\]}])*+')
-"""Plain values, and containers of them, that can be skipped in one step. No backtracking: `++` and `*+`."""
-_NEIGHBOURS = re.compile(rb'(?:(?:[^"\[\]{},]++|"[^"\\]*+"|[\[{][^"\[\]{}]*+[\]}])*+,)*+')
+_INSIDE = re.compile(rb'(?>(?:[^"\[\]{}]++|"[^"\\]*+"|[\[{][^"\[\]{}]*+[\]}])*)')
+"""Plain values, and containers of them, that can be skipped in one step. No backtracking: `++` and `(?>…)`.
+
+No `*+` behind a group: before 3.11.5 it keeps a repetition that failed halfway (python/cpython#106052).
+"""
+_NEIGHBOURS = re.compile(rb'(?>(?:(?>(?:[^"\[\]{},]++|"[^"\\]*+"|[\[{][^"\[\]{}]*+[\]}])*),)*)')
 """The same, each with the comma behind it."""
 _KEY = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:', re.DOTALL)
 _QUOTE, _COMMA, _BACKSLASH = b'",\\'
