@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 INSTALL := $(BIN)/python -m pip install -qq --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format docs screenshots bench bench-peers acceptance proof lock clean
+.PHONY: help run test lint format docs twins screenshots bench bench-peers acceptance proof lock clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ format: $(VENV)/.dev ## mend what ruff can mend
 docs: $(VENV)/.dev ## write the generated reference pages again
 	$(BIN)/python -m tests.project.reference
 	$(BIN)/python -m relaymesh.cli.reference > docs/reference/cli.md
+
+twins: $(VENV)/.dev ## write the SDK for threads again, from the one for an event loop
+	$(BIN)/python -m tests.project.twins
 
 screenshots: $(VENV)/.dev $(VENV)/.browser ## take the pictures of a report in docs/images again (starts Spark)
 	$(BIN)/python -m tests.pipeline.report.screenshots

@@ -21,7 +21,7 @@ from relaymesh import AsyncMesh
 
 if TYPE_CHECKING:
     from relaymesh.sdk.async_agent import AsyncAgent
-    from relaymesh.sdk.delivery import AsyncDelivery
+    from relaymesh.sdk.async_delivery import AsyncDelivery
 
 NAME = "RelayMesh, WebSocket"
 TARGET, SENDER = "worker", "sender"

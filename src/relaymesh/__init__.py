@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from relaymesh.node.settings import MeshSettings
     from relaymesh.sdk.agent import Agent, Subscription
     from relaymesh.sdk.async_agent import AsyncAgent, AsyncSubscription
+    from relaymesh.sdk.async_delivery import AsyncDelivery
     from relaymesh.sdk.async_mesh import AsyncMesh
-    from relaymesh.sdk.delivery import AsyncDelivery, Delivery
+    from relaymesh.sdk.delivery import Delivery
     from relaymesh.sdk.letters import DeadLetter
     from relaymesh.sdk.mesh import Mesh
     from relaymesh.sdk.outcome import Drop, Reject, Retry
@@ -101,7 +102,7 @@ __all__ = [
 _HOMES = {
     "Agent": "relaymesh.sdk.agent",
     "AsyncAgent": "relaymesh.sdk.async_agent",
-    "AsyncDelivery": "relaymesh.sdk.delivery",
+    "AsyncDelivery": "relaymesh.sdk.async_delivery",
     "AsyncMesh": "relaymesh.sdk.async_mesh",
     "AsyncSubscription": "relaymesh.sdk.async_agent",
     "DeadLetter": "relaymesh.sdk.letters",

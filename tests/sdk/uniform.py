@@ -23,7 +23,8 @@ from relaymesh.node.clock import Latch
 from relaymesh.node.settings import Durability
 from relaymesh.sdk.agent import Inbox
 from relaymesh.sdk.async_agent import AsyncInbox
-from relaymesh.sdk.delivery import AsyncDelivery, Delivery
+from relaymesh.sdk.async_delivery import AsyncDelivery
+from relaymesh.sdk.delivery import Delivery
 from relaymesh.testing import ManualClock
 from tests.client.serving import ServerThread
 from tests.node.inside import node_of

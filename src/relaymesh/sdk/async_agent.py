@@ -1,8 +1,8 @@
-"""Agents and subscriptions on an event loop: the twins of `agent.py`."""
+"""Agents and subscriptions on an event loop: the two things that receive."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, LeaseLost, NoAnswer
@@ -12,14 +12,18 @@ from relaymesh.kernel.commands import Expect, Send, SetBreaker, Settle, Unexpect
 from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.pending import Pending
 from relaymesh.kernel.query import Peek
-from relaymesh.sdk.agent import asked_under, checked_answer, checked_handler
+from relaymesh.sdk.async_delivery import AsyncDelivery
 from relaymesh.sdk.compose import Batch
-from relaymesh.sdk.delivery import AsyncDelivery, made_of
+from relaymesh.sdk.handed import made_of
+from relaymesh.sdk.handlers import checked_handler
+from relaymesh.sdk.questions import asked_under, checked_answer
 from relaymesh.sdk.receipt import Receipt
 from relaymesh.wire.joining import joining
 
 if TYPE_CHECKING:
     from relaymesh.sdk.async_mesh import AsyncMesh
+
+__all__ = ["AsyncAgent", "AsyncHandler", "AsyncInbox", "AsyncSubscription"]
 
 AsyncHandler = Callable[[AsyncDelivery], Any]
 
@@ -65,7 +69,7 @@ class AsyncInbox:
 
     def handle(self, handler: AsyncHandler) -> AsyncHandler:
         """Decorator: run the handler for every delivery. A handler that raises has failed."""
-        self._mesh._check_loop()
+        self._mesh._check_loop()  # twin: async only
         self._mesh._pool.serve(self, checked_handler(handler))
         return handler
 
@@ -87,14 +91,87 @@ class AsyncAgent(AsyncInbox):
         capabilities: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Join the mesh as this agent, with a role and what it can do; see `Agent.register`."""
+        """Join the mesh as this agent, with a role and what it can do. Doing it again renews it.
+
+        Over a server the agent is online from now on: the session sends its heartbeats, and closing the mesh
+        ends them. `role` decides which types of messages it may send and get over a server: `manager`,
+        `developer`, `reviewer`, `tester` or `agent`. `metadata`: fields of its own, for people.
+        """
         await self._mesh._session.execute(
             joining(self.address, role=role, capabilities=capabilities, metadata=metadata)
         )
 
-    async def send(self, to: str, content: Any, *, timeout: float | None = None, **fields: Any) -> Receipt:
-        """Send one message; the fields are those of `Agent.send`. Returns once it is durable."""
-        return (await self.send_many([{"to": to, "content": content, **fields}], timeout=timeout))[0]
+    async def send(
+        self,
+        to: str,
+        content: Any,
+        *,
+        id: str | None = None,
+        type: str = "message",
+        priority: int | str | None = None,
+        task: str | None = None,
+        key: str | None = None,
+        delay_ms: float = 0,
+        ttl: float = 3600,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        requires_ack: bool = False,
+        tags: Iterable[str] = (),
+        max_retries: int | None = None,
+        timeout: float | None = None,
+        trace: str | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> Receipt:
+        """Send one message. Returns its `Receipt` once it is durable.
+
+        to: the name of an agent, or `namespace/name`.
+        content: any JSON value, as Python has it, or bytes. At most `payload_bytes_max` (10 MiB).
+        id: 1 to 128 printable characters; made if there is none. The same id to the same recipient within a
+            day is the same message: its receipt comes back, with `duplicate` set. With other content it is
+            `Conflict`.
+        type: a type of the protocol (docs/reference/protocol.md), or a name of your own with a dot in it.
+        priority: 1 CRITICAL, 2 HIGH, 3 NORMAL, 4 LOW, 5 BACKGROUND, or such a name. None: by type, mostly 3.
+        task: messages of one task are handled one after the other, in order.
+        key: the same for any other order; it wins over `task`.
+        delay_ms: not visible before so many milliseconds have passed. What is negative, or no number, counts
+            as 0, and the receipt notes it.
+        ttl: seconds the message may wait, from when it is due; then it is a dead letter. 0 is for ever.
+        correlation_id: the question or conversation it belongs to; an answer carries that of its question.
+        reply_to: who gets answers and notices, if not the sender.
+        requires_ack: the sender is sent an `ack` when the receiver has acked, or a `nack` when the message is
+            finally refused or dead.
+        tags: words for people and filters.
+        max_retries: retries after the first attempt. None: the mailbox's setting, else its failure contract.
+        timeout: seconds to wait for room in a full mailbox before `MailboxFull`. None: not at all.
+        trace: the W3C traceparent under which the message travels.
+        extra: fields of your own, kept beside the content and given to the receiver.
+        """
+        item: dict[str, Any] = {"to": to, "content": content}
+        try:
+            plain = (
+                id, type, priority, task, key, delay_ms, ttl, correlation_id, reply_to,
+                requires_ack, tags, max_retries, trace, extra,
+            ) == _PLAIN  # fmt: skip
+        except Exception:  # a value that cannot be compared: its check says what it must be
+            plain = False
+        if not plain:
+            item.update(
+                id=id,
+                type=type,
+                priority=priority,
+                task=task,
+                key=key,
+                delay_ms=delay_ms,
+                ttl=ttl,
+                correlation_id=correlation_id,
+                reply_to=reply_to,
+                requires_ack=requires_ack,
+                tags=tags,
+                max_retries=max_retries,
+                trace=trace,
+                extra=extra,
+            )
+        return (await self.send_many([item], timeout=timeout))[0]
 
     async def send_many(
         self, messages: Sequence[Mapping[str, Any]], *, timeout: float | None = None
@@ -112,7 +189,13 @@ class AsyncAgent(AsyncInbox):
         return await self._mesh.publish(topic, content, sender=self.address, **fields)
 
     async def ask(self, to: str, content: Any, timeout: float | None = 60, **fields: Any) -> AsyncDelivery:
-        """Send a question and wait for its answer, which is acked already. Raises `NoAnswer`."""
+        """Send a question and wait for its answer, which is acked already. Raises `NoAnswer`.
+
+        The correlation id is `correlation_id`, else `id`, else a new one. Under a given one an answer that
+        is in the mailbox already is taken: a question may be asked again after a crash.
+        The question ends unanswered when the time is over or when it was dead-lettered. An answer that
+        comes later arrives as an ordinary message.
+        """
         session = self._mesh._session
         wait_s = patience(timeout)
         to = plain_text(to, "recipient", InvalidEnvelope)
@@ -132,7 +215,10 @@ class AsyncAgent(AsyncInbox):
         return answer
 
     async def answer(self, delivery: AsyncDelivery, content: Any, **fields: Any) -> Receipt:
-        """Ack a question and send its answer, in one step: both are durable, or neither."""
+        """Ack a question and send its answer, in one step: both are durable, or neither.
+
+        A question that is settled already (at_most_once) is answered with an ordinary send.
+        """
         mesh = self._mesh
         if not isinstance(delivery, AsyncDelivery):
             raise InvalidValue(f"an answer needs the delivery that it answers, not {shown(delivery)}")
@@ -148,3 +234,6 @@ class AsyncAgent(AsyncInbox):
             raise
         delivery._settled = True
         return receipts[0]
+
+
+_PLAIN = (None, "message", None, None, None, 0, 3600, None, None, False, (), None, None, None)

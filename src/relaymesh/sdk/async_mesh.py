@@ -6,59 +6,32 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Unpack
 
 from relaymesh.client.settings import Transport
 from relaymesh.errors import Closed
 from relaymesh.kernel.bounds import flag, patience
-from relaymesh.kernel.commands import (
-    Ack,
-    ForceDelayed,
-    OpenMailbox,
-    Publish,
-    PurgeDeadLetters,
-    Redrive,
-    Reprioritise,
-    Subscribe,
-    Tick,
-    Unsubscribe,
-)
-from relaymesh.kernel.query import DeadLetters
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
-from relaymesh.sdk.agent import checked_topic, handler_name
-from relaymesh.sdk.async_agent import AsyncAgent, AsyncHandler, AsyncSubscription
+from relaymesh.sdk.async_agent import AsyncHandler
+from relaymesh.sdk.async_operations import AsyncOperations
 from relaymesh.sdk.async_pool import AsyncWorkerPool
-from relaymesh.sdk.compose import chosen_ids, compose_all
-from relaymesh.sdk.delivery import AsyncDelivery, checked_deliveries, mark_settled
-from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, edited_messages, redriven, select
-from relaymesh.sdk.mesh import (
-    HANDLERS_STOP_S,
-    MESH_SENDER,
-    NO_TABLE,
-    WATCH_S,
-    deadline_of,
-    log_stop,
-    raise_failure,
-)
+from relaymesh.sdk.handlers import checked_topic, handler_name
+from relaymesh.sdk.mesh import HANDLERS_STOP_S, WATCH_S, deadline_of, log_stop, raise_failure
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_async_session
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
 from relaymesh.sdk.outcome import FailureTable
 from relaymesh.sdk.place import LocalPlace, Settings, place_of
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, worker_counts
-from relaymesh.sdk.receipt import Receipt, receipts_of
 from relaymesh.sdk.renewal import AsyncRenewer
 from relaymesh.sdk.session import AsyncSession
 from relaymesh.sdk.stop_signals import exit_of, told_to_stop
-from relaymesh.wire.envelope import parse_priority
-from relaymesh.wire.housekeeping import Checkpoint, Stats
-from relaymesh.wire.stats import MeshStats
 
 
-class AsyncMesh:
+class AsyncMesh(AsyncOperations):
     """A mesh on an event loop: a directory, memory alone, or a node elsewhere; see `Mesh`.
 
     It belongs to the loop it is opened on. Calls from another loop raise `Closed` and do nothing.
@@ -138,28 +111,6 @@ class AsyncMesh:
             return self._opened.path
         return self._place.path if isinstance(self._place, LocalPlace) else None
 
-    # -- mailboxes
-
-    async def agent(self, name: str, **options: Unpack[MailboxOptions]) -> AsyncAgent:
-        """The agent of this name; its mailbox is opened if need be. Options change its settings."""
-        address = self._names.agent(name)
-        settings = None
-        if options:
-            settings, self._tables[address] = mailbox_settings(options)
-        await self._session.execute(OpenMailbox(address, settings))
-        return AsyncAgent(self, address)
-
-    async def subscribe(self, topic: str, name: str, **options: Unpack[MailboxOptions]) -> AsyncSubscription:
-        """A durable subscription to a topic or a pattern; see `Mesh.subscribe`."""
-        address = self._names.subscription(topic, name)
-        settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
-        await self._session.execute(Subscribe(self._names.pattern(topic), address, settings))
-        return AsyncSubscription(self, address)
-
-    async def unsubscribe(self, topic: str, name: str) -> int:
-        """End a subscription; what it still held is dropped. Answers how many messages that were."""
-        return await self._session.execute(Unsubscribe(self._names.subscription(topic, name)))
-
     def on(
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
     ) -> Callable[[AsyncHandler], AsyncHandler]:
@@ -188,114 +139,6 @@ class AsyncMesh:
         """What `on` began is done: a publish that follows it reaches it."""
         while self._starting:
             await self._starting.pop()
-
-    def _table_of(self, address: str) -> FailureTable:
-        return self._tables.get(address, NO_TABLE)
-
-    # -- publishing and settling
-
-    async def publish(
-        self,
-        topic: str,
-        content: Any,
-        *,
-        id: str | None = None,
-        key: str | None = None,
-        sender: str | None = None,
-        timeout: float | None = None,
-        **fields: Any,
-    ) -> Receipt:
-        """Send to everybody who subscribes to the topic; `receipt.targets` says how many that are."""
-        item = {"content": content, "id": id, "key": key, **fields}
-        return (await self.publish_many(topic, [item], sender=sender, timeout=timeout))[0]
-
-    async def publish_many(
-        self,
-        topic: str,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        sender: str | None = None,
-        timeout: float | None = None,
-    ) -> list[Receipt]:
-        """Publish a batch on one topic, all or none: each a dict of `content` and any field of `send`."""
-        session = self._session
-        address = self._names.topic(topic)
-        if self._starting:
-            await self._started()
-        origin = MESH_SENDER if sender is None else self._names.agent(sender, "sender")
-        envelopes, notes, minted = compose_all(origin, messages, session.new_ids, self._limit, self._names)
-        command = Publish(address, envelopes, minted)
-        return receipts_of(await session.execute(command, timeout=patience(timeout)), notes)
-
-    async def ack_many(self, deliveries: Sequence[AsyncDelivery], *, durable: bool = False) -> None:
-        """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
-        flag(durable, "durable")
-        deliveries = checked_deliveries(deliveries, AsyncDelivery)
-        tokens = [each._token for each in deliveries if not each._settled]
-        mark_settled(deliveries, await self._session.execute(Ack(tokens), durable=durable))
-
-    # -- looking after it
-
-    async def dead_letters(self, **filters: Any) -> list[DeadLetter]:
-        """Dead letters that fit: `receiver, sender, reason, code, ids, since, until, status, limit`."""
-        return select(await self._session.execute(DeadLetters()), **filters)
-
-    async def redrive(
-        self,
-        which: Which = None,
-        *,
-        to: str | None = None,
-        edit: Any = None,
-        dry_run: bool = False,
-        **filters: Any,
-    ) -> list[Redriven]:
-        """Send dead letters back to where they died, or to agent `to`; see `Mesh.redrive`."""
-        flag(dry_run, "dry_run")
-        letters = choose(await self._session.execute(DeadLetters()), which, filters)
-        target = None if to is None else self._names.agent(to, "recipient")
-        sequences: list[int | None] = [None] * len(letters)
-        edited = None
-        if not dry_run and letters:
-            edited = edited_messages(letters, edit, self._session.new_ids, self._limit)
-            sequences = await self._session.execute(
-                Redrive([letter.key for letter in letters], target, edited)
-            )
-        return redriven(letters, target, sequences, edited)
-
-    async def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
-        """Remove dead letters for good. Answers how many."""
-        letters = choose(await self._session.execute(DeadLetters()), which, filters)
-        return (
-            await self._session.execute(PurgeDeadLetters([letter.key for letter in letters]))
-            if letters
-            else 0
-        )
-
-    async def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
-        """Give pending messages of an agent another priority; all of them, or those with these ids."""
-        chosen = None if ids is None else chosen_ids(ids)
-        return await self._session.execute(
-            Reprioritise(self._names.agent(name), chosen, parse_priority(priority))
-        )
-
-    async def deliver_due(self) -> int:
-        """Let delayed messages that are due arrive now. It happens by itself; this answers how many did."""
-        return await self._session.execute(Tick())
-
-    async def force_deliver_delayed(self, name: str | None = None) -> int:
-        """Deliver delayed messages at once: of one agent, or all. Answers how many."""
-        return await self._session.execute(ForceDelayed(None if name is None else self._names.agent(name)))
-
-    async def delayed_count(self, name: str | None = None) -> int:
-        """How many messages wait for their time: of one agent, or all."""
-        return (await self.stats()).delayed(None if name is None else self._names.agent(name))
-
-    async def stats(self) -> MeshStats:
-        return await self._session.execute(Stats())
-
-    async def checkpoint(self) -> int | None:
-        """Write the whole state now, so that the next start need not replay. Happens by itself."""
-        return await self._session.execute(Checkpoint())
 
     # -- the end
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import LeaseLost, MeshError, Unreachable
-from relaymesh.sdk.delivery import AsyncDelivery
+from relaymesh.sdk.async_delivery import AsyncDelivery
 from relaymesh.sdk.pool import runs_of
 
 if TYPE_CHECKING:

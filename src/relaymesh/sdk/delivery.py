@@ -1,214 +1,36 @@
 """A delivery: one message, handed to one receiver, under a lease."""
 
+# Written by `make twins` from async_delivery.py: change that file.
+
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from itertools import repeat
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from relaymesh.errors import InvalidValue, LeaseLost
-from relaymesh.kernel.address import name_of
-from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, shown, whole
+from relaymesh.errors import LeaseLost
+from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, whole
 from relaymesh.kernel.commands import Ack, Complete, Extend, Nack
-from relaymesh.kernel.contract import OTHER
-from relaymesh.kernel.deliveries import NO_LANE, Deliveries
-from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.token import format_token
-from relaymesh.sdk.outcome import Drop, FailureTable, Outcome, stack_of, text_of, until_ms
-from relaymesh.wire.content import decode_content
-from relaymesh.wire.envelope import when
+from relaymesh.sdk.handed import Handed
+from relaymesh.sdk.outcome import Drop, Outcome
 
 if TYPE_CHECKING:
-    from relaymesh.sdk.async_mesh import AsyncMesh
     from relaymesh.sdk.mesh import Mesh
 
-
-_UNREAD = object()
-
-
-class _Delivery(msgspec.Struct, gc=False, eq=False):
-    """What both kinds share: the message, and whether it is settled.
-
-    A struct, because one is made for every message: that is half the time, and nothing for the collector.
-    """
-
-    _mesh: Any
-    _table: FailureTable
-    _settled: bool
-    _mailbox: str
-    _token: int
-    _sequence: int
-    _attempt: int
-    _granted_until: int
-    _envelope: Envelope
-    _lane: int = NO_LANE
-    _topic: str | None = None
-    _lost: bool = False
-    _content: Any = _UNREAD
-    _extended: int = 0
-    """The deadline that the node answered to the latest extension; 0 before the first."""
-
-    @property
-    def id(self) -> str:
-        """The id of the message: the same at every attempt."""
-        return self._envelope.id
-
-    @property
-    def content(self) -> Any:
-        """What was sent: JSON as Python values, or bytes."""
-        if self._content is _UNREAD:
-            envelope = self._envelope
-            self._content = decode_content(envelope.content, envelope.encoding)
-        return self._content
-
-    @property
-    def type(self) -> str:
-        """A type of the protocol, or a name of the sender's own."""
-        return self._envelope.type
-
-    @property
-    def sender(self) -> str:
-        """The address of the agent that sent it; `default/mesh` for what was published in nobody's name."""
-        return self._envelope.sender
-
-    @property
-    def receiver(self) -> str:
-        """The address of the mailbox it came from."""
-        return self._mailbox
-
-    @property
-    def topic(self) -> str | None:
-        """The topic it was published to, as `order.created`; None for what was sent to an agent."""
-        topic = self._topic
-        return None if topic is None else name_of(topic)
-
-    @property
-    def priority(self) -> int:
-        """1 CRITICAL to 5 BACKGROUND."""
-        return self._envelope.priority
-
-    @property
-    def task(self) -> str | None:
-        """The task it belongs to, if any."""
-        return self._envelope.task
-
-    @property
-    def key(self) -> str | None:
-        """Its ordering key, if any."""
-        return self._envelope.key
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """Words for people and filters."""
-        return self._envelope.tags
-
-    @property
-    def correlation_id(self) -> str | None:
-        """The question or conversation it belongs to."""
-        return self._envelope.correlation_id
-
-    @property
-    def reply_to(self) -> str | None:
-        """Who gets answers, if not the sender."""
-        return self._envelope.reply_to
-
-    @property
-    def trace(self) -> str | None:
-        """The W3C traceparent the message travels under."""
-        return self._envelope.trace
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first delivery of this message to this mailbox."""
-        return self._attempt
-
-    @property
-    def sequence(self) -> int:
-        """The sequence under which the message was accepted."""
-        return self._sequence
-
-    @property
-    def token(self) -> str:
-        """The lease token: it names this attempt, and changes with each."""
-        return format_token(self._token)
-
-    @property
-    def deadline(self) -> datetime:
-        """When the lease ends, unless it is extended."""
-        return when(self._deadline)
-
-    @property
-    def _deadline(self) -> int:
-        return self._extended or self._granted_until
-
-    @property
-    def settled(self) -> bool:
-        """It was acked, nacked, dropped or answered: there is nothing more to settle."""
-        return self._settled
-
-    @property
-    def lost(self) -> bool:
-        """The lease ran out: what is done from here on is done by somebody else too."""
-        return self._lost
-
-    @property
-    def _held(self) -> bool:
-        """Whether it is still there to be worked on: under its lease, or settled before it was delivered."""
-        return self._settled or self._mesh._session.holds(self._token)
-
-    @property
-    def envelope(self) -> Envelope:
-        """Everything the sender gave, as the journal keeps it."""
-        return self._envelope
-
-    def __repr__(self) -> str:
-        state = "settled" if self._settled else "lost" if self._lost else "leased"
-        return f"<Delivery {self.id} from {self.sender} attempt {self.attempt} {state}>"
-
-    def _settle(self, stale: list[int]) -> None:
-        if stale:
-            self._lost = True
-            raise LeaseLost(f"the lease of {self.id} on {self.receiver} was lost (attempt {self.attempt})")
-        self._settled = True
-
-    def _nack(
-        self,
-        error: BaseException | str | None,
-        code: str | None,
-        retryable: bool,
-        delay_ms: int | None,
-        until: datetime | float | None,
-    ) -> Nack:
-        if isinstance(error, BaseException):
-            reason, stack = f"{type(error).__name__}: {text_of(error)}", stack_of(error)
-            code = self._table.code_of(error) if code is None else code
-        else:
-            reason, stack = "" if error is None else error, ""
-        moment = None if until is None else until_ms(until)
-        return Nack(self._token, OTHER if code is None else code, reason, stack, retryable, delay_ms, moment)
-
-    def _answer(self) -> tuple[str, dict[str, Any]]:
-        """Where an answer goes, and the fields that make it one."""
-        envelope = self._envelope
-        fields = {"type": "answer", "correlation_id": envelope.correlation_id or envelope.id}
-        return envelope.reply_to or envelope.sender, fields
+__all__ = ["Delivery"]
 
 
-class Delivery(_Delivery):
-    """Settle it with `ack` or `nack`, or use it in a `with` block: a clean exit acks, an exception nacks.
+class Delivery(Handed):
+    """Settle it with `ack` or `nack`, or use it in a `with` block: it acks, or nacks on an exception.
 
-    In a `with` block (and in a handler) the lease is renewed for as long as the block runs.
+    In such a block (and in a handler) the lease is renewed for as long as the block runs.
     """
 
     if TYPE_CHECKING:
         _mesh: Mesh
 
     def ack(self, *, durable: bool = False) -> None:
-        """Done. Answers after the write; `durable=True` after the sync."""
+        """Done. Returns after the write; `durable=True` after the sync."""
         if durable is not False:
             flag(durable, "durable")
         if not self._settled:
@@ -227,7 +49,7 @@ class Delivery(_Delivery):
         delay_ms: int | None = None,
         until: datetime | float | None = None,
     ) -> str:
-        """Failed. Answers what became of it: retrying, deferred, dead_letter, dropped or success."""
+        """Failed. Returns what became of it: retrying, deferred, dead_letter, dropped or success."""
         if self._settled:
             return "settled"
         return self._tell(self._nack(error, code, retryable, delay_ms, until))
@@ -286,144 +108,3 @@ class Delivery(_Delivery):
             self.drop()
             return
         self._tell(self._table.nack(self._token, error))
-
-
-class AsyncDelivery(_Delivery):
-    """The same, awaited: `await delivery.ack()`, `async with delivery:`."""
-
-    if TYPE_CHECKING:
-        _mesh: AsyncMesh
-
-    async def ack(self, *, durable: bool = False) -> None:
-        if durable is not False:
-            flag(durable, "durable")
-        if not self._settled:
-            self._settle(await self._mesh._session.execute(Ack([self._token]), durable=durable))
-
-    async def drop(self) -> None:
-        if not self._settled:
-            self._settle(await self._mesh._session.execute(Ack([self._token], drop=True)))
-
-    async def nack(
-        self,
-        error: BaseException | str | None = None,
-        code: str | None = None,
-        retryable: bool = True,
-        delay_ms: int | None = None,
-        until: datetime | float | None = None,
-    ) -> str:
-        if self._settled:
-            return "settled"
-        return await self._tell(self._nack(error, code, retryable, delay_ms, until))
-
-    async def _tell(self, nack: Nack) -> str:
-        try:
-            state = await self._mesh._session.execute(nack)
-        except LeaseLost:
-            self._lost = True
-            raise
-        self._settled = True
-        return state
-
-    async def extend(self, ms: int) -> datetime:
-        before = self._extended
-        deadline = await self._mesh._session.execute(Extend(self._token, whole(ms, "ms", 1, LEASE_MS_MAX)))
-        self._mesh._renewer.extended(self, deadline, before)
-        return self.deadline
-
-    async def __aenter__(self) -> AsyncDelivery:
-        self._mesh._check_loop()
-        if not self._settled:
-            self._mesh._renewer.add(self)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        self._mesh._renewer.discard(self)
-        if error is None:
-            await self._finish()
-            return False
-        try:
-            await self._fail(error)
-        except LeaseLost:
-            if isinstance(error, Outcome):
-                raise
-            # The block's own error says more; the lease that is gone needs no nack.
-        return isinstance(error, Outcome)
-
-    async def _finish(self) -> None:
-        try:
-            await self.ack()
-        except LeaseLost:
-            await self._mesh._session.execute(Complete(self.receiver, self.sequence))
-            raise
-
-    async def _fail(self, error: BaseException) -> None:
-        if self._settled:
-            return
-        if isinstance(error, Drop):
-            await self.drop()
-            return
-        await self._tell(self._table.nack(self._token, error))
-
-
-AnyDelivery = TypeVar("AnyDelivery", Delivery, AsyncDelivery)
-
-
-def made_of(
-    got: Deliveries, kind: Callable[..., AnyDelivery], mesh: Any, table: FailureTable
-) -> list[AnyDelivery]:
-    """A delivery for each row."""
-    if len(got.tokens) == 1 and got.lanes is None and got.topics is None:
-        one = kind(
-            mesh,
-            table,
-            got.settled,
-            got.mailbox,
-            got.tokens[0],
-            got.sequences[0],
-            got.attempts[0],
-            got.deadlines[0],
-            got.envelopes[0],
-        )
-        return [one]
-    made = map(
-        kind,
-        repeat(mesh),
-        repeat(table),
-        repeat(got.settled),
-        repeat(got.mailbox),
-        got.tokens,
-        got.sequences,
-        got.attempts,
-        got.deadlines,
-        got.envelopes,
-        repeat(NO_LANE) if got.lanes is None else got.lanes,
-        got.each_topic,
-    )
-    return list(made)
-
-
-def checked_deliveries(given: Iterable[AnyDelivery], kind: type[AnyDelivery]) -> list[AnyDelivery]:
-    """A list of its own, of deliveries and of nothing else."""
-    try:
-        deliveries = list(given)
-    except Exception as error:
-        raise InvalidValue(f"ack_many takes a list of deliveries, not {shown(given)}") from error
-    for delivery in deliveries:
-        if delivery.__class__ is not kind:
-            raise InvalidValue(f"ack_many takes a list of deliveries, and {shown(delivery)} is none")
-    return deliveries
-
-
-def mark_settled(deliveries: Sequence[Any], stale: Sequence[int]) -> None:
-    lost = set(stale)
-    for delivery in deliveries:
-        if delivery._token in lost:
-            delivery._lost = True
-        else:
-            delivery._settled = True
-    if lost:
-        names = ", ".join(each.id for each in deliveries if each._token in lost)
-        raise LeaseLost(f"{len(lost)} of {len(deliveries)} leases were lost: {names[:500]}")

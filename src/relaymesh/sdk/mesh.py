@@ -8,48 +8,28 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, Unpack
 
 from relaymesh.client.settings import Transport
 from relaymesh.errors import Closed
 from relaymesh.kernel.bounds import flag, patience
-from relaymesh.kernel.commands import (
-    Ack,
-    ForceDelayed,
-    OpenMailbox,
-    Publish,
-    PurgeDeadLetters,
-    Redrive,
-    Reprioritise,
-    Subscribe,
-    Tick,
-    Unsubscribe,
-)
-from relaymesh.kernel.query import DeadLetters
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
-from relaymesh.sdk.agent import Agent, Handler, Subscription, checked_topic, handler_name
-from relaymesh.sdk.compose import chosen_ids, compose_all
-from relaymesh.sdk.delivery import Delivery, checked_deliveries, mark_settled
-from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, edited_messages, redriven, select
+from relaymesh.sdk.agent import Handler
+from relaymesh.sdk.handlers import checked_topic, handler_name
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_session
-from relaymesh.sdk.options import MailboxOptions, mailbox_settings
+from relaymesh.sdk.operations import Operations
+from relaymesh.sdk.options import MailboxOptions
 from relaymesh.sdk.outcome import FailureTable
 from relaymesh.sdk.place import Settings, place_of
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool, worker_counts
-from relaymesh.sdk.receipt import Receipt, receipts_of
 from relaymesh.sdk.renewal import Renewer
 from relaymesh.sdk.session import Described, Session
 from relaymesh.sdk.stop_signals import exit_of, told_to_stop
-from relaymesh.wire.envelope import parse_priority
-from relaymesh.wire.housekeeping import Checkpoint, Stats
-from relaymesh.wire.stats import MeshStats
 
-MESH_SENDER = "default/mesh"
-"""The sender of what is published in nobody's name."""
 HANDLERS_STOP_S = 15.0
 """How long handlers that run may take to finish when the mesh closes."""
 WATCH_S = 0.25
@@ -58,7 +38,7 @@ WATCH_S = 0.25
 log = logging.getLogger("relaymesh.sdk")
 
 
-class Mesh:
+class Mesh(Operations):
     """A mesh: a directory with a journal, memory alone, or a node elsewhere. Thread-safe.
 
         with Mesh("data") as mesh:
@@ -101,6 +81,8 @@ class Mesh:
         counts = worker_counts(workers)
         self._start(open_session(place, checked_clock(clock)), counts)
 
+    _session: Session
+
     def _start(self, session: Session, workers: tuple[int, int], *, inline: bool = False) -> None:
         self._session = session
         self._limit = session.payload_bytes_max
@@ -115,32 +97,6 @@ class Mesh:
         """The data directory; None for a mesh in memory, or elsewhere."""
         return self._session.path
 
-    # -- mailboxes
-
-    def agent(self, name: str, **options: Unpack[MailboxOptions]) -> Agent:
-        """The agent of this name; its mailbox is opened if need be. Options change its settings."""
-        address = self._names.agent(name)
-        settings = None
-        if options:
-            settings, self._tables[address] = mailbox_settings(options)
-        self._session.execute(OpenMailbox(address, settings))
-        return Agent(self, address)
-
-    def subscribe(self, topic: str, name: str, **options: Unpack[MailboxOptions]) -> Subscription:
-        """A durable subscription to a topic (`order.created`) or a pattern (`order.*`, `order.**`).
-
-        It gets what is published from now on, in order, whether or not anybody receives; several
-        receivers share it. `ordered=True` hands out one message at a time.
-        """
-        address = self._names.subscription(topic, name)
-        settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
-        self._session.execute(Subscribe(self._names.pattern(topic), address, settings))
-        return Subscription(self, address)
-
-    def unsubscribe(self, topic: str, name: str) -> int:
-        """End a subscription; what it still held is dropped. Answers how many messages that were."""
-        return self._session.execute(Unsubscribe(self._names.subscription(topic, name)))
-
     def on(
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
     ) -> Callable[[Handler], Handler]:
@@ -152,112 +108,6 @@ class Mesh:
             return subscription.handle(handler)
 
         return register
-
-    def _table_of(self, address: str) -> FailureTable:
-        return self._tables.get(address, NO_TABLE)
-
-    # -- publishing and settling
-
-    def publish(
-        self,
-        topic: str,
-        content: Any,
-        *,
-        id: str | None = None,
-        key: str | None = None,
-        sender: str | None = None,
-        timeout: float | None = None,
-        **fields: Any,
-    ) -> Receipt:
-        """Send to everybody who subscribes to the topic; `receipt.targets` says how many that are."""
-        item = {"content": content, "id": id, "key": key, **fields}
-        return self.publish_many(topic, [item], sender=sender, timeout=timeout)[0]
-
-    def publish_many(
-        self,
-        topic: str,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        sender: str | None = None,
-        timeout: float | None = None,
-    ) -> list[Receipt]:
-        """Publish a batch on one topic, all or none: each a dict of `content` and any field of `send`."""
-        address = self._names.topic(topic)
-        origin = MESH_SENDER if sender is None else self._names.agent(sender, "sender")
-        envelopes, notes, minted = compose_all(
-            origin, messages, self._session.new_ids, self._limit, self._names
-        )
-        command = Publish(address, envelopes, minted)
-        return receipts_of(self._session.execute(command, timeout=patience(timeout)), notes)
-
-    def ack_many(self, deliveries: Sequence[Delivery], *, durable: bool = False) -> None:
-        """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
-        flag(durable, "durable")
-        deliveries = checked_deliveries(deliveries, Delivery)
-        tokens = [each._token for each in deliveries if not each._settled]
-        mark_settled(deliveries, self._session.execute(Ack(tokens), durable=durable))
-
-    # -- looking after it
-
-    def dead_letters(self, **filters: Any) -> list[DeadLetter]:
-        """Dead letters that fit: `receiver, sender, reason, code, ids, since, until, status, limit`."""
-        return select(self._session.execute(DeadLetters()), **filters)
-
-    def redrive(
-        self,
-        which: Which = None,
-        *,
-        to: str | None = None,
-        edit: Any = None,
-        dry_run: bool = False,
-        **filters: Any,
-    ) -> list[Redriven]:
-        """Send dead letters back to where they died, or to agent `to`. Doing it twice is doing it once.
-
-        `which`: an id, a `DeadLetter`, or several; else a filter as for `dead_letters`. `edit`: a function
-        from content to content, or the new content; an edited message gets a new id, which the answer names
-        in `redriven_as`, and names its origin. The function runs in the calling thread before anything is
-        redriven, and may use the mesh; if it fails or returns None, nothing is redriven.
-        """
-        flag(dry_run, "dry_run")
-        letters = choose(self._session.execute(DeadLetters()), which, filters)
-        target = None if to is None else self._names.agent(to, "recipient")
-        sequences: list[int | None] = [None] * len(letters)
-        edited = None
-        if not dry_run and letters:
-            edited = edited_messages(letters, edit, self._session.new_ids, self._limit)
-            sequences = self._session.execute(Redrive([letter.key for letter in letters], target, edited))
-        return redriven(letters, target, sequences, edited)
-
-    def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
-        """Remove dead letters for good. Answers how many."""
-        letters = choose(self._session.execute(DeadLetters()), which, filters)
-        return self._session.execute(PurgeDeadLetters([letter.key for letter in letters])) if letters else 0
-
-    def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
-        """Give pending messages of an agent another priority; all of them, or those with these ids."""
-        chosen = None if ids is None else chosen_ids(ids)
-        return self._session.execute(Reprioritise(self._names.agent(name), chosen, parse_priority(priority)))
-
-    def deliver_due(self) -> int:
-        """Let delayed messages that are due arrive now. It happens by itself; this answers how many did."""
-        return self._session.execute(Tick())
-
-    def force_deliver_delayed(self, name: str | None = None) -> int:
-        """Deliver delayed messages at once: of one agent, or all. Answers how many."""
-        return self._session.execute(ForceDelayed(None if name is None else self._names.agent(name)))
-
-    def delayed_count(self, name: str | None = None) -> int:
-        """How many messages wait for their time: of one agent, or all."""
-        return self.stats().delayed(None if name is None else self._names.agent(name))
-
-    def stats(self) -> MeshStats:
-        """Counts of every mailbox and of the whole. Answers also when the disk does not."""
-        return self._session.execute(Stats())
-
-    def checkpoint(self) -> int | None:
-        """Write the whole state now, so that the next start need not replay. Happens by itself."""
-        return self._session.execute(Checkpoint())
 
     # -- the end
 
@@ -311,9 +161,6 @@ class Mesh:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-NO_TABLE = FailureTable()
 
 
 def deadline_of(seconds: float | None, now: float) -> float:

@@ -24,7 +24,8 @@ from relaymesh.kernel.bounds import shown, whole
 from relaymesh.kernel.commands import Release
 from relaymesh.kernel.deliveries import NO_LANE, Deliveries
 from relaymesh.sdk.agent import Handler, Inbox
-from relaymesh.sdk.delivery import AnyDelivery, Delivery
+from relaymesh.sdk.delivery import Delivery
+from relaymesh.sdk.handed import AnyDelivery
 from relaymesh.sdk.session import Arrival, Pull
 
 if TYPE_CHECKING:

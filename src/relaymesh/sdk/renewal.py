@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from relaymesh.errors import MeshError
 from relaymesh.kernel.bounds import LEASE_MS_MAX
 from relaymesh.kernel.commands import ExtendAll
-from relaymesh.sdk.delivery import AsyncDelivery, Delivery
+from relaymesh.sdk.async_delivery import AsyncDelivery
+from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.session import AsyncSession, Session
 
 log = logging.getLogger("relaymesh.sdk")

@@ -15,9 +15,9 @@ from relaymesh.journal import Disk
 from relaymesh.kernel.bounds import SECONDS_MAX, real
 from relaymesh.node.settings import Durability, MeshSettings
 from relaymesh.sdk.async_agent import AsyncHandler, AsyncInbox
+from relaymesh.sdk.async_delivery import AsyncDelivery
 from relaymesh.sdk.async_mesh import AsyncMesh
 from relaymesh.sdk.async_pool import AsyncWorkerPool
-from relaymesh.sdk.delivery import AsyncDelivery
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, worker_counts
 from relaymesh.sdk.renewal import AsyncRenewer
 from relaymesh.testing.async_session import VirtualSession

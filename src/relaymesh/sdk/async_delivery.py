@@ -1,0 +1,109 @@
+"""A delivery on an event loop: one message, handed to one receiver, under a lease."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from relaymesh.errors import LeaseLost
+from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, whole
+from relaymesh.kernel.commands import Ack, Complete, Extend, Nack
+from relaymesh.sdk.handed import Handed
+from relaymesh.sdk.outcome import Drop, Outcome
+
+if TYPE_CHECKING:
+    from relaymesh.sdk.async_mesh import AsyncMesh
+
+__all__ = ["AsyncDelivery"]
+
+
+class AsyncDelivery(Handed):
+    """Settle it with `ack` or `nack`, or use it in an `async with` block: it acks, or nacks on an exception.
+
+    In such a block (and in a handler) the lease is renewed for as long as the block runs.
+    """
+
+    if TYPE_CHECKING:
+        _mesh: AsyncMesh
+
+    async def ack(self, *, durable: bool = False) -> None:
+        """Done. Returns after the write; `durable=True` after the sync."""
+        if durable is not False:
+            flag(durable, "durable")
+        if not self._settled:
+            self._settle(await self._mesh._session.execute(Ack([self._token]), durable=durable))
+
+    async def drop(self) -> None:
+        """Nothing to do: settled, and counted as dropped."""
+        if not self._settled:
+            self._settle(await self._mesh._session.execute(Ack([self._token], drop=True)))
+
+    async def nack(
+        self,
+        error: BaseException | str | None = None,
+        code: str | None = None,
+        retryable: bool = True,
+        delay_ms: int | None = None,
+        until: datetime | float | None = None,
+    ) -> str:
+        """Failed. Returns what became of it: retrying, deferred, dead_letter, dropped or success."""
+        if self._settled:
+            return "settled"
+        return await self._tell(self._nack(error, code, retryable, delay_ms, until))
+
+    async def _tell(self, nack: Nack) -> str:
+        try:
+            state = await self._mesh._session.execute(nack)
+        except LeaseLost:
+            self._lost = True
+            raise
+        self._settled = True
+        return state
+
+    async def extend(self, ms: int) -> datetime:
+        """Hold the lease for `ms` milliseconds from now, or longer if it is held longer already.
+
+        Writes no record.
+        """
+        before = self._extended
+        deadline = await self._mesh._session.execute(Extend(self._token, whole(ms, "ms", 1, LEASE_MS_MAX)))
+        self._mesh._renewer.extended(self, deadline, before)
+        return self.deadline
+
+    async def __aenter__(self) -> AsyncDelivery:
+        self._mesh._check_loop()  # twin: async only
+        if not self._settled:
+            self._mesh._renewer.add(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._mesh._renewer.discard(self)
+        if error is None:
+            await self._finish()
+            return False
+        try:
+            await self._fail(error)
+        except LeaseLost:
+            if isinstance(error, Outcome):
+                raise
+            # The block's own error says more; the lease that is gone needs no nack.
+        return isinstance(error, Outcome)
+
+    async def _finish(self) -> None:
+        """The work is done. If the lease was lost meanwhile, the next delivery need not do it again."""
+        try:
+            await self.ack()
+        except LeaseLost:
+            await self._mesh._session.execute(Complete(self.receiver, self.sequence))
+            raise
+
+    async def _fail(self, error: BaseException) -> None:
+        if self._settled:
+            return
+        if isinstance(error, Drop):
+            await self.drop()
+            return
+        await self._tell(self._table.nack(self._token, error))

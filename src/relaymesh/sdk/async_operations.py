@@ -1,0 +1,199 @@
+"""What a mesh does for its program on an event loop, beside opening and closing: see `AsyncMesh`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack, cast
+
+from relaymesh.kernel.bounds import flag, patience
+from relaymesh.kernel.commands import (
+    Ack,
+    ForceDelayed,
+    OpenMailbox,
+    Publish,
+    PurgeDeadLetters,
+    Redrive,
+    Reprioritise,
+    Subscribe,
+    Tick,
+    Unsubscribe,
+)
+from relaymesh.kernel.query import DeadLetters
+from relaymesh.sdk.async_agent import AsyncAgent, AsyncSubscription
+from relaymesh.sdk.async_delivery import AsyncDelivery
+from relaymesh.sdk.compose import chosen_ids, compose_all
+from relaymesh.sdk.handed import checked_deliveries, mark_settled
+from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, edited_messages, redriven, select
+from relaymesh.sdk.names import Names
+from relaymesh.sdk.options import MailboxOptions, mailbox_settings
+from relaymesh.sdk.outcome import FailureTable
+from relaymesh.sdk.receipt import Receipt, receipts_of
+from relaymesh.wire.envelope import parse_priority
+from relaymesh.wire.housekeeping import Checkpoint, Stats
+from relaymesh.wire.stats import MeshStats
+
+if TYPE_CHECKING:
+    from relaymesh.sdk.async_mesh import AsyncMesh
+    from relaymesh.sdk.session import AsyncSession
+
+__all__ = ["AsyncOperations"]
+
+MESH_SENDER = "default/mesh"
+"""The sender of messages that are published without one."""
+NO_TABLE = FailureTable()
+
+
+class AsyncOperations:
+    """The calls of a mesh. `AsyncMesh` opens it, runs its handlers and closes it."""
+
+    _names: Names
+    _limit: int
+    _tables: dict[str, FailureTable]
+    if TYPE_CHECKING:
+
+        @property
+        def _session(self) -> AsyncSession: ...
+
+        _starting: list[Any]  # twin: async only
+
+        async def _started(self) -> None: ...  # twin: async only
+
+    async def agent(self, name: str, **options: Unpack[MailboxOptions]) -> AsyncAgent:
+        """The agent of this name; its mailbox is opened if need be. Options change its settings."""
+        address = self._names.agent(name)
+        settings = None
+        if options:
+            settings, self._tables[address] = mailbox_settings(options)
+        await self._session.execute(OpenMailbox(address, settings))
+        return AsyncAgent(cast("AsyncMesh", self), address)
+
+    async def subscribe(self, topic: str, name: str, **options: Unpack[MailboxOptions]) -> AsyncSubscription:
+        """A durable subscription to a topic (`order.created`) or a pattern (`order.*`, `order.**`).
+
+        It gets what is published from now on, in order, also while no receiver is there; several
+        receivers share it. `ordered=True` hands out one message at a time.
+        """
+        address = self._names.subscription(topic, name)
+        settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
+        await self._session.execute(Subscribe(self._names.pattern(topic), address, settings))
+        return AsyncSubscription(cast("AsyncMesh", self), address)
+
+    async def unsubscribe(self, topic: str, name: str) -> int:
+        """End a subscription; what it still held is dropped. Returns how many messages those were."""
+        return await self._session.execute(Unsubscribe(self._names.subscription(topic, name)))
+
+    def _table_of(self, address: str) -> FailureTable:
+        return self._tables.get(address, NO_TABLE)
+
+    # -- publishing and settling
+
+    async def publish(
+        self,
+        topic: str,
+        content: Any,
+        *,
+        id: str | None = None,
+        key: str | None = None,
+        sender: str | None = None,
+        timeout: float | None = None,
+        **fields: Any,
+    ) -> Receipt:
+        """Send to every subscription of the topic; `receipt.targets` says how many there are."""
+        item = {"content": content, "id": id, "key": key, **fields}
+        return (await self.publish_many(topic, [item], sender=sender, timeout=timeout))[0]
+
+    async def publish_many(
+        self,
+        topic: str,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        sender: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Receipt]:
+        """Publish a batch on one topic, all or none: each a dict of `content` and any field of `send`."""
+        if self._starting:  # twin: async only
+            await self._started()  # twin: async only
+        address = self._names.topic(topic)
+        origin = MESH_SENDER if sender is None else self._names.agent(sender, "sender")
+        envelopes, notes, minted = compose_all(
+            origin, messages, self._session.new_ids, self._limit, self._names
+        )
+        command = Publish(address, envelopes, minted)
+        return receipts_of(await self._session.execute(command, timeout=patience(timeout)), notes)
+
+    async def ack_many(self, deliveries: Sequence[AsyncDelivery], *, durable: bool = False) -> None:
+        """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
+        flag(durable, "durable")
+        deliveries = checked_deliveries(deliveries, AsyncDelivery)
+        tokens = [each._token for each in deliveries if not each._settled]
+        mark_settled(deliveries, await self._session.execute(Ack(tokens), durable=durable))
+
+    # -- looking after it
+
+    async def dead_letters(self, **filters: Any) -> list[DeadLetter]:
+        """Dead letters that fit: `receiver, sender, reason, code, ids, since, until, status, limit`."""
+        return select(await self._session.execute(DeadLetters()), **filters)
+
+    async def redrive(
+        self,
+        which: Which = None,
+        *,
+        to: str | None = None,
+        edit: Any = None,
+        dry_run: bool = False,
+        **filters: Any,
+    ) -> list[Redriven]:
+        """Send dead letters back to where they died, or to agent `to`. Doing it twice is doing it once.
+
+        `which`: an id, a `DeadLetter`, or several; else a filter as for `dead_letters`. `edit`: a function
+        from content to content, or the new content; an edited message gets a new id, which the answer names
+        in `redriven_as`, and names its origin. The function runs in the calling thread before anything is
+        redriven, and may use the mesh; if it fails or returns None, nothing is redriven.
+        """
+        flag(dry_run, "dry_run")
+        letters = choose(await self._session.execute(DeadLetters()), which, filters)
+        target = None if to is None else self._names.agent(to, "recipient")
+        sequences: list[int | None] = [None] * len(letters)
+        edited = None
+        if not dry_run and letters:
+            edited = edited_messages(letters, edit, self._session.new_ids, self._limit)
+            sequences = await self._session.execute(
+                Redrive([letter.key for letter in letters], target, edited)
+            )
+        return redriven(letters, target, sequences, edited)
+
+    async def purge_dead_letters(self, which: Which = None, **filters: Any) -> int:
+        """Remove dead letters for good. Returns how many."""
+        letters = choose(await self._session.execute(DeadLetters()), which, filters)
+        return (
+            await self._session.execute(PurgeDeadLetters([letter.key for letter in letters]))
+            if letters
+            else 0
+        )
+
+    async def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
+        """Give pending messages of an agent another priority; all of them, or those with these ids."""
+        chosen = None if ids is None else chosen_ids(ids)
+        return await self._session.execute(
+            Reprioritise(self._names.agent(name), chosen, parse_priority(priority))
+        )
+
+    async def deliver_due(self) -> int:
+        """Let delayed messages that are due arrive now. It happens by itself; this returns how many did."""
+        return await self._session.execute(Tick())
+
+    async def force_deliver_delayed(self, name: str | None = None) -> int:
+        """Deliver delayed messages at once: of one agent, or all. Returns how many."""
+        return await self._session.execute(ForceDelayed(None if name is None else self._names.agent(name)))
+
+    async def delayed_count(self, name: str | None = None) -> int:
+        """How many messages wait for their time: of one agent, or all."""
+        return (await self.stats()).delayed(None if name is None else self._names.agent(name))
+
+    async def stats(self) -> MeshStats:
+        """Counts of every mailbox and of the whole. Works also while the disk does not."""
+        return await self._session.execute(Stats())
+
+    async def checkpoint(self) -> int | None:
+        """Write the whole state now, so that the next start need not replay. Happens by itself."""
+        return await self._session.execute(Checkpoint())
