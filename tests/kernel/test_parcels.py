@@ -84,6 +84,28 @@ def test_messages_that_come_together_stand_as_one_parcel_until_they_are_acked_as
     assert not driver.kernel.state.leases
 
 
+@pytest.mark.parametrize("lent", [False, True])
+def test_looking_at_one_message_of_a_parcel_leaves_it_a_parcel_and_taking_it_out_does_not(lent: bool) -> None:
+    driver = Driver()
+    driver.agent("a")
+    driver.send(BOX, *"abcdef")
+    rows = driver.receive(BOX, 6) if lent else []
+    ((first, count),) = parcels_in(driver)
+    entries = driver.box(BOX).entries
+    assert entries[first + 2] is entries.get(first + 3)
+    assert entries.alone(first + 2) is None
+    looked = entries.look(first + 2)
+    assert looked is not None
+    assert [entry.envelope.id for entry in entries.values()] == [*"abcdef"]
+    assert parcels_in(driver) == [(first, count)]
+    own = entries.take_out(first + 2)
+    assert own is entries[first + 2] is entries.alone(first + 2)
+    assert parcels_in(driver) == []
+    assert [own.envelope, own.state, own.attempts] == [looked.envelope, looked.state, looked.attempts]
+    assert held(driver, rows) == rows
+    check(driver.kernel.state)
+
+
 def test_a_receiver_of_fewer_is_given_the_front_of_a_parcel(driver: Driver) -> None:
     driver.send(BOX, *"abcdefghij")
     front, rest = driver.receive(BOX, CUT_MIN), driver.receive(BOX, 10)

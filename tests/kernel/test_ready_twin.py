@@ -156,7 +156,7 @@ class ReadyAndTwin(RuleBasedStateMachine):
     def look_at_one(self, data: st.DataObject) -> None:
         """The entry of one message of a parcel ends the parcel, and nothing else."""
         entry = data.draw(st.sampled_from(self.standing()))
-        assert self.entries[entry.sequence].queued
+        assert self.entries.take_out(entry.sequence).queued
 
     @rule(priorities=st.lists(st.integers(1, 5), min_size=1, max_size=4))
     def push_lane(self, priorities: list[int]) -> None:
@@ -193,7 +193,7 @@ class ReadyAndTwin(RuleBasedStateMachine):
     @rule(data=st.data(), count=st.integers(1, 5))
     def settle(self, data: st.DataObject, count: int) -> None:
         for entry in data.draw(st.permutations(self.standing()))[:count]:
-            assert self.entries[entry.sequence].queued
+            assert self.entries.take_out(entry.sequence).queued
             del self.entries[entry.sequence]
             self.ready.gone(1)
             self.twin.items.remove(entry)

@@ -15,7 +15,7 @@ from relaymesh.kernel.expectation import asked_no_longer, expect_while_asked
 from relaymesh.kernel.gate import allowance, note_success, went_out
 from relaymesh.kernel.handing import handed
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.parcel import Part
 from relaymesh.kernel.records import Granted
 from relaymesh.kernel.step import Delivered
 from relaymesh.kernel.waiter import Waiter
@@ -110,7 +110,7 @@ def _serve(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> bool:
     return True
 
 
-def _choose(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> list[Entry | Parcel]:
+def _choose(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> list[Part]:
     """What this waiter gets. What has expired, or was done already, is settled on the way."""
     while True:
         picked, expired = _pick(decision, mailbox, waiter)
@@ -124,7 +124,7 @@ def _choose(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> list[Entry 
             return picked
 
 
-def _pick(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> tuple[list[Entry | Parcel], list[Entry]]:
+def _pick(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> tuple[list[Part], list[Entry]]:
     if waiter.correlation_id is None:
         most = allowance(decision, mailbox, waiter.max) if mailbox.gated else waiter.max
         return mailbox.pick(decision.now, most) if most else ([], [])
@@ -135,9 +135,7 @@ def _pick(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> tuple[list[En
     return ([], [answer]) if expires and expires <= decision.now else ([answer], [])
 
 
-def _grant(
-    decision: Decision, mailbox: Mailbox, waiter: Waiter, parts: list[Entry | Parcel]
-) -> tuple[Deliveries, int]:
+def _grant(decision: Decision, mailbox: Mailbox, waiter: Waiter, parts: list[Part]) -> tuple[Deliveries, int]:
     """Lease these to the waiter. Answers what it is given, and what must be synced before that leaves."""
     state = decision.state
     sequences = sequences_of(parts)

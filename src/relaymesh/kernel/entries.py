@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from relaymesh.kernel.entry import Entry
-from relaymesh.kernel.parcel import CUT_MIN, Parcel
+from relaymesh.kernel.parcel import CUT_MIN, Parcel, Part
 
 
 class Entries:
@@ -15,7 +15,7 @@ class Entries:
     __slots__ = ("__weakref__", "held")
 
     def __init__(self) -> None:
-        self.held: dict[int, Entry | Parcel] = {}
+        self.held: dict[int, Part] = {}
         """A parcel stands here once for each of its messages."""
 
     def __len__(self) -> int:
@@ -29,10 +29,10 @@ class Entries:
 
     # -- looking ------------------------------------------------------------------------------
 
-    def __getitem__(self, sequence: int) -> Entry | Parcel:
+    def __getitem__(self, sequence: int) -> Part:
         return self.held[sequence]
 
-    def get(self, sequence: int) -> Entry | Parcel | None:
+    def get(self, sequence: int) -> Part | None:
         return self.held.get(sequence)
 
     def alone(self, sequence: int) -> Entry | None:
@@ -93,17 +93,17 @@ class Entries:
                 parcel.unpack()
         return cast("list[Entry]", list(self.held.values()))
 
-    def ready_parts(self, sequences: list[int]) -> list[Entry | Parcel]:
+    def ready_parts(self, sequences: list[int]) -> list[Part]:
         """What waits under these sequences: parcels, or fronts of parcels, that they name in order."""
         return self._parts(sequences, leased=False)
 
-    def leased_parts(self, sequences: list[int]) -> list[Entry | Parcel]:
+    def leased_parts(self, sequences: list[int]) -> list[Part]:
         """What is leased under these sequences: parcels that they name whole and in order."""
         return self._parts(sequences, leased=True)
 
-    def _parts(self, sequences: list[int], *, leased: bool) -> list[Entry | Parcel]:
+    def _parts(self, sequences: list[int], *, leased: bool) -> list[Part]:
         held = self.held
-        parts: list[Entry | Parcel] = []
+        parts: list[Part] = []
         start, end = 0, len(sequences)
         while start < end:
             item = held[sequences[start]]
@@ -122,12 +122,12 @@ class Entries:
         return parts
 
 
-def entries_of(parts: Iterable[Entry | Parcel], home: Entries) -> list[Entry]:
+def entries_of(parts: Iterable[Part], home: Entries) -> list[Entry]:
     """Each message of these by itself: parcels are unpacked."""
     return [home.take_out(sequence) for sequence in sequences_of(parts)]
 
 
-def sequences_of(parts: Iterable[Entry | Parcel]) -> list[int]:
+def sequences_of(parts: Iterable[Part]) -> list[int]:
     sequences: list[int] = []
     for part in parts:
         if isinstance(part, Entry):  # a tuple for each would cost more than all the rest here
@@ -137,6 +137,6 @@ def sequences_of(parts: Iterable[Entry | Parcel]) -> list[int]:
     return sequences
 
 
-def count_of(parts: Iterable[Entry | Parcel]) -> int:
+def count_of(parts: Iterable[Part]) -> int:
     """How many messages these are."""
     return sum([part.count for part in parts])

@@ -14,7 +14,7 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.leases import give_back
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.moment import iso
-from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.parcel import Parcel, Part
 from relaymesh.kernel.records import Accepted, Acked, DeadLettered, DeadLettersPurged, Dropped, Failure
 from relaymesh.kernel.step import Ended
 
@@ -70,7 +70,7 @@ def forget_redriven(decision: Decision, address: str) -> None:
         decision.emit(DeadLettersPurged(len(gone), decision.now, address, gone))
 
 
-def finish(decision: Decision, address: str, parts: Sequence[Entry | Parcel]) -> None:
+def finish(decision: Decision, address: str, parts: Sequence[Part]) -> None:
     """Settle leased messages as done, and tell senders that asked to be told."""
     sequences = sequences_of(parts)
     decision.emit(Acked(len(sequences), decision.now, address, sequences))

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from relaymesh.kernel.commands import SetBreaker
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entries import count_of, entries_of
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.parcel import Part
 from relaymesh.kernel.step import BreakerMoved
 
 # -- holding back -----------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def wake(decision: Decision, mailbox: Mailbox) -> None:
 # -- outcomes ---------------------------------------------------------------------------------
 
 
-def note_success(decision: Decision, mailbox: Mailbox, parts: Sequence[Entry | Parcel]) -> None:
+def note_success(decision: Decision, mailbox: Mailbox, parts: Sequence[Part]) -> None:
     """The receiver has dealt with these, for good or ill: it is well. Call it before they settle."""
     breaker = mailbox.breaker
     expected = mailbox.expected

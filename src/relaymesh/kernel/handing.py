@@ -10,14 +10,14 @@ from relaymesh.kernel.deliveries import NO_LANE, Deliveries
 from relaymesh.kernel.entries import sequences_of
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.parcel import Parcel, Part
 
 T = TypeVar("T")
 
 
 def handed(
     mailbox: Mailbox,
-    parts: Sequence[Entry | Parcel],
+    parts: Sequence[Part],
     token: int,
     sequences: Sequence[int],
     settled: bool,

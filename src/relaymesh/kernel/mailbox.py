@@ -16,7 +16,7 @@ from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.moment import NEVER
-from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.parcel import Part
 from relaymesh.kernel.pending import DELAYED, READY
 from relaymesh.kernel.rate import rate_of
 from relaymesh.kernel.schedule import Ready
@@ -283,7 +283,7 @@ class Mailbox:
 
     # -- deliveries ---------------------------------------------------------------------------
 
-    def pick(self, now: int, limit: int) -> tuple[list[Entry | Parcel], list[Entry]]:
+    def pick(self, now: int, limit: int) -> tuple[list[Part], list[Entry]]:
         """Up to `limit` messages to deliver, in order, and those met on the way that have expired.
 
         A lane gives one entry and competes again for its next, so a run may grow to `limit`. Where a
@@ -291,7 +291,7 @@ class Mailbox:
         """
         ready = self.ready
         expired: list[Entry] = []
-        picked: list[Entry | Parcel] = []
+        picked: list[Part] = []
         count = 0
         for part in ready.pop_parts(limit):
             expires = part.expires_at

@@ -217,3 +217,12 @@ class Parcel:
         self.unpacked = True
         self._leases = self._grant = None
         self.envelopes = []
+
+
+Part = Entry | Parcel
+"""Messages that are given out, or done, together: one, or a parcel of them.
+
+Both have `count`, `sequences`, `state`, `priority`, `expires_at`, `ready_sequence` and `completed`, and are
+lent with `lend`. What is out under a token, a `Lease` or a lent `Parcel`, has a `grant`, and `named_in` says
+what a list of tokens settles of it.
+"""

@@ -19,7 +19,7 @@ from heapq import heapify, heappop, heappush
 from relaymesh.kernel.entries import Entries
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.lane import Lane
-from relaymesh.kernel.parcel import CUT_MIN, Parcel
+from relaymesh.kernel.parcel import CUT_MIN, Parcel, Part
 from relaymesh.kernel.settings import MailboxSettings
 
 Item = Entry | Lane
@@ -170,7 +170,7 @@ class Ready:
             return self._pop_strict()
         return self._pop_weighted()
 
-    def pop_parts(self, limit: int) -> list[Entry | Parcel]:
+    def pop_parts(self, limit: int) -> list[Part]:
         """What `pop` would give next, as long as it comes from one and the same queue; else nothing."""
         if self._strict or any(self._heaps):
             return []
@@ -180,7 +180,7 @@ class Ready:
         priority = busy[0]
         queue = self._queues[priority]
         held = self._entries
-        parts: list[Entry | Parcel] = []
+        parts: list[Part] = []
         count = 0
         while queue and count < limit:
             item = queue.popleft()

@@ -7,12 +7,12 @@ from relaymesh.kernel.commands import Ack, Complete, Nack, Settle
 from relaymesh.kernel.contract import TIMEOUT, Rule, retry_limit, rule_for
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entries import entries_of
-from relaymesh.kernel.entry import Entry, Lease
+from relaymesh.kernel.entry import Lease
 from relaymesh.kernel.exits import bury, drop, finish, notify
 from relaymesh.kernel.gate import note_failure, note_nothing, note_success
 from relaymesh.kernel.leases import give_back, lease_of
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.parcel import Part
 from relaymesh.kernel.records import Acked, Completed, Failure, ReturnCause, Returned
 from relaymesh.kernel.retry import backoff_ms
 from relaymesh.kernel.step import Ended, Receipt
@@ -22,7 +22,7 @@ def ack(decision: Decision, command: Ack) -> list[int]:
     """Settle deliveries as done, or as dropped. Answers the tokens that were stale."""
     held = decision.state.leases
     stale: list[int] = []
-    by_mailbox: dict[str, list[Entry | Parcel]] = {}
+    by_mailbox: dict[str, list[Part]] = {}
     tokens = list(dict.fromkeys(command.tokens))
     start, end = 0, len(tokens)
     while start < end:

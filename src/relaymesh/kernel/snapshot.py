@@ -19,7 +19,7 @@ from relaymesh.kernel.dedup import Found, Seen, each_of
 from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.mailbox import Counters, Mailbox
-from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.parcel import Part
 from relaymesh.kernel.pending import DELAYED, LEASED, READY
 from relaymesh.kernel.records import Failure, failures_size
 from relaymesh.kernel.registration import Registration
@@ -154,7 +154,7 @@ class Snapshot:
         self._agents = list(state.agents.values())
         state.keep = self._keep
 
-    def _keep(self, mailbox: Mailbox, part: Entry | Parcel) -> None:
+    def _keep(self, mailbox: Mailbox, part: Part) -> None:
         known = self._state.admitted.of(mailbox.address)
         for sequence in part.sequences:
             key = mailbox.address, sequence

@@ -19,7 +19,7 @@ from relaymesh.kernel.entry import Entry, Grant, Lease, Leases
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.mailbox import Mailbox
-from relaymesh.kernel.parcel import Parcel, alike
+from relaymesh.kernel.parcel import Parcel, Part, alike
 from relaymesh.kernel.pending import DELAYED, READY, SETTLED
 from relaymesh.kernel.records import (
     BURNING,
@@ -86,7 +86,7 @@ class State:
         self.wakes = Wakes()
         self.wanted: dict[Mailbox, None] = {}
         """Mailboxes with waiters that may have become servable."""
-        self.keep: Callable[[Mailbox, Entry | Parcel], None] | None = None
+        self.keep: Callable[[Mailbox, Part], None] | None = None
         """While a snapshot is taken: called with an entry, or a parcel, before it changes."""
         self._apply: dict[type, Callable[[Any], Any]] = {
             EpochStarted: self._epoch_started,
