@@ -84,7 +84,22 @@ def spark_session(
         builder = builder.master(master)
     for name, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    if not submitted:
+        _make_known(session)
+    return session
+
+
+def _make_known(session: SparkSession) -> None:
+    """Register the format where Spark will not look for it.
+
+    Spark asks a shell whether there is a Python, and does not quote its path. If the path has a space, Spark
+    finds no format that is written in Python.
+    """
+    if " " in os.environ.get("PYSPARK_PYTHON", ""):
+        from relaymesh.pipeline.source.format import RelayMeshSource  # noqa: PLC0415 - it needs a pyspark
+
+        session.dataSource.register(RelayMeshSource)
 
 
 def _connect(remote: str, app: str, settings: Mapping[str, str]) -> SparkSession:

@@ -136,6 +136,6 @@ def test_a_script_shows_life_while_it_works_and_stops_with_its_work(
         "w1",
         "sh",
         "-c",
-        f"until [ -e {bus}/processing/w1/alive ]; do sleep 0.1; done",
+        f"until [ -e '{bus}/processing/w1/alive' ]; do sleep 0.1; done",
     )
     assert (bus / "processing/w1/alive").exists()
