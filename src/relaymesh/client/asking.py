@@ -26,7 +26,9 @@ class Asking:
         try:
             self._http = httpx.Client(base_url=url, headers=headers, verify=verify, trust_env=False)
         except (httpx.InvalidURL, UnicodeError) as error:
-            raise InvalidSettings(f"{url} is not the address of a node: {error}") from error
+            raise InvalidSettings(
+                f"{url} is not the address of a node: {error}", hint="http://host:port"
+            ) from error
         self.url = url
 
     def get(self, path: str, answer: type[Answer], *, wait_s: float = 0.0, **query: Any) -> Answer:

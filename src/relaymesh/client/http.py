@@ -100,7 +100,9 @@ class HttpSession(RemoteSession):
             verify = url.startswith("https:")
             self._http = httpx.AsyncClient(base_url=url, headers=headers, verify=verify, trust_env=False)
         except (httpx.InvalidURL, UnicodeError) as error:
-            raise InvalidSettings(f"{url} is not the address of a node: {error}") from error
+            raise InvalidSettings(
+                f"{url} is not the address of a node: {error}", hint="http://host:port"
+            ) from error
         self._settings = settings
         self._wait_ms_max = POLL_MS_MAX
         self._body_bytes_max = 1 << 62

@@ -320,7 +320,9 @@ class Link:
         except InvalidStatus as refused:
             raise self._refusal(refused) from refused
         except InvalidURI as error:
-            raise InvalidSettings(f"{self.url} is not the address of a node: {error}") from error
+            raise InvalidSettings(
+                f"{self.url} is not the address of a node: {error}", hint="http://host:port"
+            ) from error
         try:
             await self._greet(connection)
         except BaseException:

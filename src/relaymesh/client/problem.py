@@ -76,7 +76,8 @@ def answer_of(response: httpx.Response, kind: type[Answer], or_status: int | Non
     if answer is not None:
         return answer
     raise error or Unreachable(
-        f"what answers at {response.url.host} is no node that this version knows: HTTP {response.status_code}"
+        f"what answers at {response.url.host} is no node this version knows: HTTP {response.status_code}",
+        hint="check the address; a proxy may answer in place of the node",
     )
 
 

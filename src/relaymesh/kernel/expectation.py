@@ -58,7 +58,10 @@ def asked_no_longer(decision: Decision, mailbox: Mailbox, id: str) -> None:
 
 def _begin(decision: Decision, mailbox: Mailbox, id: str, budget: int, *, search: bool) -> None:
     if len(mailbox.expected) >= EXPECTATIONS_MAX:
-        raise OverBudget(f"{mailbox.address} waits for {EXPECTATIONS_MAX} answers already")
+        raise OverBudget(
+            f"{mailbox.address} waits for {EXPECTATIONS_MAX} answers already",
+            hint="wait until some of them have come",
+        )
     charges, size = decision.state.charges, expectation_size(id)
     charges.require(mailbox.address, size, budget)
     charges.add(mailbox.address, size)

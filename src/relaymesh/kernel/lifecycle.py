@@ -214,7 +214,10 @@ def subscribe(decision: Decision, command: Subscribe) -> None:
 def _require_a_subscription_more(decision: Decision, owner: str, budget: int) -> None:
     owned = sum(mailbox.owner == owner for mailbox in decision.state.mailboxes.values())
     if owned >= SUBSCRIPTIONS_MAX:
-        raise OverBudget(f"{owner} has {owned} subscriptions already: every publish must look at each")
+        raise OverBudget(
+            f"{owner} has {owned} subscriptions already: every publish must look at each",
+            hint="end those that are not needed: mesh.unsubscribe(topic, name)",
+        )
     decision.state.charges.require(subscriptions_of(owner), MAILBOX_BYTES, budget)
 
 

@@ -62,13 +62,19 @@ def _require_room(decision: Decision, to: str | None, envelopes: dict[tuple[str,
         asked[1] += envelope.size
     for target, (messages, size) in wanted.items():
         if not decision.mailbox(target).room_for(messages, size):
-            raise MailboxFull(f"mailbox {target} has no room for {messages} redriven messages")
+            raise MailboxFull(
+                f"mailbox {target} has no room for {messages} redriven messages",
+                hint="redrive fewer at a time, or let its consumer catch up first",
+            )
 
 
 def _letter(decision: Decision, mailbox: str, dead_sequence: int) -> DeadLetter:
     letter = decision.state.letters.find(mailbox, dead_sequence)
     if letter is None:
-        raise NotFound(f"there is no dead letter {dead_sequence} of {mailbox}")
+        raise NotFound(
+            f"there is no dead letter {dead_sequence} of {mailbox}",
+            hint="relaymesh dlq list shows those that exist",
+        )
     return letter
 
 
