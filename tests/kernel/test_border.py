@@ -9,8 +9,8 @@ import pytest
 
 from relaymesh.kernel.commands import Ack, Extend, Receive
 from relaymesh.kernel.deliveries import Deliveries
+from relaymesh.kernel.looks import first_pending, pending_rows, stays_of
 from relaymesh.kernel.pending import Pending
-from relaymesh.kernel.queries import first_pending, pending_rows, stays_of
 from relaymesh.kernel.waiter import Waiter
 from tests.kernel.checker import check
 from tests.kernel.driver import MINUTE, Driver, ids

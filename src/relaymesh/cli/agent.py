@@ -21,7 +21,7 @@ from relaymesh.cli.options import Call, begin
 from relaymesh.cli.table import Column
 from relaymesh.errors import DirectoryInUse, NotFound
 from relaymesh.kernel.address import agent_address
-from relaymesh.kernel.queries import counts_of, registrations
+from relaymesh.kernel.looks import counts_of, registrations
 from relaymesh.kernel.registration import Registration
 from relaymesh.node.node import Node
 from relaymesh.node.settings import MeshSettings

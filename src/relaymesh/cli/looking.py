@@ -17,8 +17,8 @@ from relaymesh.cli.options import Call
 from relaymesh.journal import read_frames
 from relaymesh.journal.aside import read_aside
 from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.looks import counts_of, first_pending
 from relaymesh.kernel.pending import DELAYED, READY, STATE_NAMES, Pending
-from relaymesh.kernel.queries import counts_of, first_pending
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.opening import Replayed, newest_state, replay
 from relaymesh.sdk.agent import Inbox

@@ -11,7 +11,7 @@ from relaymesh.cli.looking import look_into
 from relaymesh.cli.nodes import node_of
 from relaymesh.cli.options import Call, begin
 from relaymesh.journal.layout import is_held
-from relaymesh.kernel.queries import counts_of
+from relaymesh.kernel.looks import counts_of
 from relaymesh.node.disk import RealDisk
 from relaymesh.wire.api import NodeAnswer, StatsAnswer
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 from relaymesh.kernel.bounds import COUNT_MAX, whole
 from relaymesh.kernel.commands import Request, Result_co
 from relaymesh.kernel.dead_letters import DeadLetter
+from relaymesh.kernel.looks import Looked, first_pending, mailboxes_of
 from relaymesh.kernel.pending import Pending
-from relaymesh.kernel.queries import Looked, first_pending, mailboxes_of
 
 __all__ = ["ANSWERS", "DeadLetters", "FindLetters", "MailboxesOf", "Peek", "Query"]
 

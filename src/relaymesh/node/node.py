@@ -20,7 +20,7 @@ from relaymesh.kernel.commands import Publish, Request, Result, Start, Stop, Tic
 from relaymesh.kernel.dedup import Seen, topic_target
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.kernel import Kernel
-from relaymesh.kernel.queries import delayed_count
+from relaymesh.kernel.looks import delayed_count
 from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
 from relaymesh.node.core import Core, JournalPort, NullJournal

@@ -183,7 +183,7 @@ def first_state() -> State:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a journal led to, for `relaymesh.kernel.queries` to look into."""
+    """What a journal led to, for `relaymesh.kernel.looks` to look into."""
 
     state: State
 

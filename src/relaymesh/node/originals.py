@@ -18,7 +18,7 @@ from relaymesh.journal import Disk, find_frames
 from relaymesh.kernel.commands import Publish, Send, Settle
 from relaymesh.kernel.dedup import Differing, topic_target
 from relaymesh.kernel.envelope import Encoding, Envelope
-from relaymesh.kernel.queries import unsettled_originals
+from relaymesh.kernel.looks import unsettled_originals
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.node.core import Core
 from relaymesh.wire.equality import same_json

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from relaymesh.journal.verify import UnreadableAt
+from relaymesh.kernel.looks import Looked, pending_at
 from relaymesh.kernel.pending import Pending
-from relaymesh.kernel.queries import Looked, pending_at
 from relaymesh.kernel.records import Acked, DeadLettered, Dropped, Granted, Returned
 from relaymesh.wire.named import Named, named_by
 from relaymesh.wire.records import RECORDS_BY_OPERATION

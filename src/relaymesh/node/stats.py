@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from relaymesh.kernel.kernel import Kernel
-from relaymesh.kernel.queries import counts_of
+from relaymesh.kernel.looks import counts_of
 from relaymesh.wire.stats import MeshStats
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TypeVar
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.looks import pending_rows
 from relaymesh.kernel.pending import Pending
-from relaymesh.kernel.queries import pending_rows
 from relaymesh.kernel.records import Failure
 
 PAGE_ROWS_MAX = 1_000

@@ -15,8 +15,8 @@ from msgspec import UNSET
 
 from relaymesh.errors import NotFound
 from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.looks import Stay, stay_of, stays_of
 from relaymesh.kernel.pending import STATE_NAMES, Pending
-from relaymesh.kernel.queries import Stay, stay_of, stays_of
 from relaymesh.kernel.token import format_token
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.served import CATCH_UP_S, Served

@@ -14,7 +14,7 @@ import msgspec
 
 from relaymesh.errors import MeshError
 from relaymesh.kernel.commands import Release, Unexpect
-from relaymesh.kernel.queries import mailboxes_of, remote_leases
+from relaymesh.kernel.looks import mailboxes_of, remote_leases
 from relaymesh.kernel.query import MailboxesOf
 from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import Principal
