@@ -32,6 +32,7 @@ COMMANDS: dict[str, list[str]] = {
     "send": ["coder", "--from", "planner", "--content-text", HOSTILE.replace("\x00", ""), "--id", "sent"],
     "ask": ["coder", HOSTILE.replace("\x00", ""), "--timeout", "0"],
     "answer": ["coder", "fine", "--id", "wait"],
+    "story": ["dead" + HOSTILE],
     "tail": ["--last", "1000", "--once", "--full"],
     "doctor": [],
     "agent list": [],

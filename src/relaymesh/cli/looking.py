@@ -7,17 +7,17 @@ does not count as a start: leases stay as they are.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from relaymesh.cli.options import Call
 from relaymesh.journal import read_frames
 from relaymesh.journal.aside import read_aside
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.looks import counts_of, first_pending
+from relaymesh.kernel.looks import Looked, counts_of, first_pending
 from relaymesh.kernel.pending import DELAYED, READY, STATE_NAMES, Pending
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.opening import Replayed, newest_state, replay
@@ -26,6 +26,7 @@ from relaymesh.sdk.mesh import Mesh
 from relaymesh.sdk.names import Names
 
 TRIES = 3
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,10 @@ class Look:
     replayed: Replayed
     now: int
     names = Names()
+
+    def read(self, look: Callable[[Looked], Seen]) -> Seen:
+        """What a function sees in the state."""
+        return look(self.replayed)
 
     def mailboxes(self) -> Mapping[str, Box]:
         return {

@@ -26,6 +26,7 @@ from relaymesh.cli import (
     serve,
     status,
     store,
+    story,
     tail,
     topics,
     torture,
@@ -86,6 +87,7 @@ app.command("send")(messages.send)
 app.command("inbox")(messages.inbox)
 app.command("ask")(questions.ask)
 app.command("answer")(questions.answer)
+app.command("story")(story.story)
 app.command("tail")(tail.tail)
 app.command("doctor")(doctor.doctor)
 app.command("torture")(torture.torture)

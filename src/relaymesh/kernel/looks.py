@@ -141,6 +141,12 @@ def stays_of(message_id: str, of: Looked) -> list[Stay]:
     ]
 
 
+def redriven_as(mailbox: str, dead_sequence: int, of: Looked) -> str:
+    """The id of the edited message that went back in a dead letter's place; empty if none did."""
+    kept = of.state.letters.find(mailbox, dead_sequence)
+    return "" if kept is None else kept.redriven_as
+
+
 def _stay(mailbox: str, entry: Entry) -> Stay:
     lease = entry.lease
     if lease is None:
