@@ -11,7 +11,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "lifecycle
 
 EVENTS = {
     "due": "its time has come; no record says so, the clock does",
-    "forced": "somebody made delayed messages due at once",
+    "forced": "a call made delayed messages due at once",
     "granted": "given to a holder, under a lease",
     "expired": "its TTL ended while it was pending: a dead letter, `ttl_expired`",
     "overflowed": "published into a full mailbox that dead-letters for itself: `mailbox_full`",
@@ -33,7 +33,7 @@ TEXT = """\
 <!-- Made by `python -m tests.kernel.lifecycle_page` from `TRANSITIONS` in src/relaymesh/kernel/entry.py. -->
 
 An entry is one message in one mailbox. It is born when the message is accepted and ends when it is
-settled. While it is *delayed* nobody sees it, neither before its first time nor between retries; while
+settled. While it is *delayed* no receiver sees it, neither before its first time nor between retries; while
 it is *ready* it competes for the next delivery; while it is *leased* one holder works on it.
 
 ```mermaid

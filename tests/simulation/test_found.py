@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from relaymesh.kernel.commands import OpenMailbox, Receive, Send, Tick
+from relaymesh.kernel.commands import OpenMailbox, Send, Tick
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.core import Receiver
 from relaymesh.node.node import Node
 from relaymesh.node.opening import STORE_FILE
@@ -36,8 +37,8 @@ def test_a_lease_given_out_since_the_last_tending_survives_a_suspend() -> None:
     node.core.execute(OpenMailbox("default/a"))
     node.tend()
     node.core.execute(Send([("default/a", [Envelope("m", "default/s", b"1")])]))
-    receiver = Receiver("remote", 1, None, True, 300)
-    node.core.execute(Receive("default/a", receiver))
+    receiver = Receiver(Waiter("remote", 1, None, True, 300))
+    node.core.commit(node.core.receive("default/a", receiver))
     clock.suspend(600)
     node.core.execute(Tick())
     assert receiver.deliveries is not None

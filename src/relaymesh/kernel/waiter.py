@@ -1,4 +1,4 @@
-"""Who waits for deliveries."""
+"""A waiter: a receive that was not served yet, as the kernel keeps it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Waiter(msgspec.Struct, eq=False):
-    """Somebody waits for deliveries. Volatile."""
+    """Who receives, how much, and under which lease. Volatile. Two waiters with the same fields are two."""
 
     holder: str
     max: int

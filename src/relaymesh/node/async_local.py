@@ -15,10 +15,11 @@ from typing import Any
 
 from relaymesh.errors import MailboxFull, MeshError, Refused
 from relaymesh.journal.bell import Bell
-from relaymesh.kernel.commands import Command, Forgo, Receive, Release, Request, Result
+from relaymesh.kernel.commands import Command, Release, Request, Result
 from relaymesh.kernel.deliveries import Deliveries, nothing_from
 from relaymesh.kernel.query import Query
 from relaymesh.kernel.step import Receipt, Step
+from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.core import Core, Receiver, Ticket
 from relaymesh.node.local import ROOM_POLL_S, InProcess
 from relaymesh.node.node import Node
@@ -248,11 +249,10 @@ class AsyncLocalSession(InProcess):
         `holder`: in whose name, if not this process's; `remote`: it keeps its leases over a restart.
         """
         future: asyncio.Future[Deliveries] = self._loop.create_future()
-        receiver = AsyncReceiver(
-            holder or self.holder, max, correlation_id, remote=remote, future=future, session=self
-        )
+        waiter = Waiter(holder or self.holder, max, correlation_id, remote)
+        receiver = AsyncReceiver(waiter, future=future, session=self)
         waits = timeout is None or timeout > 0
-        step = self._core.submit(Receive(mailbox, receiver, wait=waits))
+        step = self._core.receive(mailbox, receiver, wait=waits)
         timer = None
         try:
             await self._commit(step)
@@ -278,7 +278,7 @@ class AsyncLocalSession(InProcess):
     def _give_up(self, mailbox: str, receiver: AsyncReceiver) -> None:
         """The time is over: an empty answer, unless deliveries are on their way already."""
         try:
-            waited = self._core.submit(Forgo(mailbox, receiver)).result
+            waited = self._core.forgo(mailbox, receiver).result
         except MeshError:
             return
         if waited and not receiver.future.done():
@@ -288,7 +288,7 @@ class AsyncLocalSession(InProcess):
         delivered = receiver.future.done() and not receiver.future.cancelled() and receiver.deliveries
         receiver.future.cancel()
         try:
-            self._core.submit(Forgo(mailbox, receiver))
+            self._core.forgo(mailbox, receiver)
         except MeshError:
             return
         if delivered:

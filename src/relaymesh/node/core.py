@@ -20,11 +20,12 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from itertools import chain
 from typing import Any, NoReturn, Protocol, TypeVar
 
+import msgspec
+
 from relaymesh.errors import Closed, JournalPoisoned, MeshError
-from relaymesh.kernel.commands import Command, Result
+from relaymesh.kernel.commands import Command, Forgo, Receive, Result
 from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.records import Acked, AnyRecord, Dropped, Granted
@@ -82,9 +83,13 @@ class Ticket(Protocol):
         """The marks have passed, or they never will."""
 
 
-class Receiver(Waiter, eq=False, kw_only=True):
-    """A waiter of this process. `release` is called once its deliveries may leave."""
+class Receiver(msgspec.Struct, eq=False):
+    """What this process does with the deliveries for one waiter: `release` is called once they may leave.
 
+    The kernel knows the waiter alone, which is a value. See `Core.receive`.
+    """
+
+    waiter: Waiter
     needs: Marks = (0, 0)
     deliveries: Deliveries | None = None
     error: MeshError | None = None
@@ -136,6 +141,8 @@ class Core:
         self._unprojected: deque[tuple[int, list[Projection], int]] = deque()
         self._project = project
         self._tickets: list[Ticket] = []
+        self._receivers: dict[Waiter, Receiver] = {}
+        """By waiter, those that were not served yet."""
         self._room_latches: list[Callable[[], None]] = []
 
     # -- deciding -----------------------------------------------------------------------------
@@ -172,9 +179,28 @@ class Core:
             log_sent(step.sent)
         return step
 
+    def receive(self, mailbox: str, receiver: Receiver, *, wait: bool = True) -> Step:
+        """Decide a receive. The receiver is released once, now or when a later step serves its waiter."""
+        waiter = receiver.waiter
+        self._receivers[waiter] = receiver
+        try:
+            step = self.submit(Receive(mailbox, waiter, wait))
+        except BaseException:
+            self._receivers.pop(waiter, None)
+            raise
+        if not step.result and (not wait or step.error is not None):
+            self._receivers.pop(waiter, None)
+        return step
+
+    def forgo(self, mailbox: str, receiver: Receiver) -> Step:
+        """The receiver waits no longer. The result says whether it still waited: then it is not released."""
+        step = self.submit(Forgo(mailbox, receiver.waiter))
+        if step.result:
+            self._receivers.pop(receiver.waiter, None)
+        return step
+
     def _addressed(self, delivered: Delivered) -> Receiver:
-        receiver = delivered.waiter
-        assert isinstance(receiver, Receiver)
+        receiver = self._receivers.pop(delivered.waiter)
         receiver.deliveries = delivered.deliveries
         receiver.needs = delivery_needs(delivered, waits_for_sync=self.waits_for_sync)
         return receiver
@@ -439,12 +465,8 @@ class Core:
                 self.failure = failure
             tickets, self._tickets = self._tickets, []
             latches, self._room_latches = self._room_latches, []
-            for mailbox in self.kernel.state.mailboxes.values():
-                for waiter in [*mailbox.waiters, *chain.from_iterable(mailbox.askers.values())]:
-                    if isinstance(waiter, Receiver):
-                        tickets.append(waiter)
-                mailbox.waiters.clear()
-                mailbox.askers.clear()
+            tickets += self._receivers.values()
+            self._receivers.clear()
         for open_latch in latches:
             open_latch()
         if tickets:

@@ -12,10 +12,11 @@ from typing import Any
 
 from relaymesh.errors import MailboxFull, MeshError, Refused
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
-from relaymesh.kernel.commands import Command, Forgo, Receive, Release, Request, Result
+from relaymesh.kernel.commands import Command, Release, Request, Result
 from relaymesh.kernel.deliveries import Deliveries, nothing_from
 from relaymesh.kernel.query import Query
 from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.clock import Latch
 from relaymesh.node.core import Receiver
 from relaymesh.node.node import Node
@@ -38,7 +39,7 @@ class Pull(Receiver, eq=False, kw_only=True):
 
     def forgo(self) -> None:
         """Wait no longer. What is on its way already is handed over all the same."""
-        self.core.submit(Forgo(self.mailbox, self))
+        self.core.forgo(self.mailbox, self)
 
 
 class InProcess:
@@ -162,18 +163,17 @@ class LocalSession(InProcess):
         `holder`: in whose name, if not this process's; `remote`: it keeps its leases over a restart.
         """
         core = self._core
-        receiver = Receiver(holder or self.holder, max, correlation_id, remote=remote, latch=Latch())
-        assert receiver.latch is not None
+        latch = Latch()
+        receiver = Receiver(Waiter(holder or self.holder, max, correlation_id, remote), latch=latch)
         try:
-            served = core.execute(Receive(mailbox, receiver, wait=timeout is None or timeout > 0))
-            if served:
-                receiver.latch.wait(None)
+            if core.commit(core.receive(mailbox, receiver, wait=timeout is None or timeout > 0)):
+                latch.wait(None)
             elif timeout is not None and timeout <= 0:
                 return nothing_from(mailbox)
-            elif not self.node.clock.wait(receiver.latch, timeout):
-                if core.execute(Forgo(mailbox, receiver)):
+            elif not self.node.clock.wait(latch, timeout):
+                if core.commit(core.forgo(mailbox, receiver)):
                     return nothing_from(mailbox)
-                receiver.latch.wait(None)
+                latch.wait(None)
         except BaseException:
             self._abandon(mailbox, receiver)
             raise
@@ -185,15 +185,15 @@ class LocalSession(InProcess):
     def pull(self, mailbox: str, max: int, arrived: Arrival) -> Pull:
         """A receive without waiting: whoever commits the grant calls `arrived`."""
         core = self._core
-        pull = Pull(self.holder, max, mailbox=mailbox, arrived=arrived, core=core)
-        core.execute(Receive(mailbox, pull))
+        pull = Pull(Waiter(self.holder, max), mailbox=mailbox, arrived=arrived, core=core)
+        core.commit(core.receive(mailbox, pull))
         return pull
 
     def _abandon(self, mailbox: str, receiver: Receiver) -> None:
         """The caller was interrupted: what it was granted meanwhile goes back unburned."""
         core = self._core
         try:
-            core.execute(Forgo(mailbox, receiver))
+            core.commit(core.forgo(mailbox, receiver))
             if receiver.deliveries:
                 core.execute(Release(receiver.deliveries.tokens))
         except MeshError:

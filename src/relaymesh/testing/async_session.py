@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from relaymesh.errors import MailboxFull
-from relaymesh.kernel.commands import Receive, Request, Result
+from relaymesh.kernel.commands import Request, Result
 from relaymesh.kernel.deliveries import Deliveries, nothing_from
 from relaymesh.kernel.step import Receipt, Step
+from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.async_local import AsyncLocalSession, AsyncReceiver, CommitThread
 from relaymesh.node.clock import Latch
 from relaymesh.node.core import Core
@@ -68,12 +69,11 @@ class VirtualSession(AsyncLocalSession):
         remote: bool = False,
     ) -> Deliveries:
         future: asyncio.Future[Deliveries] = asyncio.get_running_loop().create_future()
-        receiver = AsyncReceiver(
-            holder or self.holder, max, correlation_id, remote=remote, future=future, session=self
-        )
+        waiter = Waiter(holder or self.holder, max, correlation_id, remote)
+        receiver = AsyncReceiver(waiter, future=future, session=self)
         waits = timeout is None or timeout > 0
         try:
-            served = await self.execute(Receive(mailbox, receiver, wait=waits))
+            served = self._core.commit(self._core.receive(mailbox, receiver, wait=waits))
             if not served and not waits:
                 return nothing_from(mailbox)
             await self._wait(timeout, future.done)
@@ -87,8 +87,8 @@ class VirtualSession(AsyncLocalSession):
     def take(self, mailbox: str, max: int) -> Deliveries:
         """What is ready now."""
         future: asyncio.Future[Deliveries] = asyncio.get_running_loop().create_future()
-        receiver = AsyncReceiver(self.holder, max, future=future, session=self)
-        served = self._core.execute(Receive(mailbox, receiver, wait=False))
+        receiver = AsyncReceiver(Waiter(self.holder, max), future=future, session=self)
+        served = self._core.commit(self._core.receive(mailbox, receiver, wait=False))
         return future.result() if served else nothing_from(mailbox)
 
     async def close(self, *, force: bool = False) -> None:

@@ -20,11 +20,9 @@ from relaymesh.kernel.commands import (
     Complete,
     Extend,
     ForceDelayed,
-    Forgo,
     Nack,
     Publish,
     PurgeDeadLetters,
-    Receive,
     Redrive,
     Release,
     Reprioritise,
@@ -33,6 +31,7 @@ from relaymesh.kernel.commands import (
 )
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.core import Receiver
 from relaymesh.testing.simulation.history import Delivery, Message, Redriven, Sent, Settled
 from relaymesh.testing.simulation.plan import KEYS, TOPICS
@@ -225,16 +224,8 @@ class Clients:
         rng = self.rng
         remote = rng.random() < self.plan.remote
         kind = "remote" if remote else "local"
-        return SimReceiver(
-            f"{kind}-{rng.randrange(3)}",
-            max,
-            None,
-            remote,
-            rng.choice((0, 0, 700)),
-            clients=self,
-            mailbox=mailbox,
-            waits=waits,
-        )
+        waiter = Waiter(f"{kind}-{rng.randrange(3)}", max, None, remote, rng.choice((0, 0, 700)))
+        return SimReceiver(waiter, clients=self, mailbox=mailbox, waits=waits)
 
     def receive(self) -> None:
         mailbox = self.rng.choice(list(self.plan.mailboxes))
@@ -242,23 +233,23 @@ class Clients:
 
     def take(self, mailbox: str, max: int) -> None:
         receiver = self._receiver(mailbox, max, waits=False)
-        self.trace.line(f"{self.world.now()} receive {mailbox} {max} {receiver.holder}")
-        self.world.submit(Receive(mailbox, receiver, wait=False), no_answer)
+        self.trace.line(f"{self.world.now()} receive {mailbox} {max} {receiver.waiter.holder}")
+        self.world.receive(mailbox, receiver, wait=False)
 
     def wait(self) -> None:
         """Wait for what will come; a later step of another client serves those who wait."""
         mailbox = self.rng.choice(list(self.plan.mailboxes))
         receiver = self._receiver(mailbox, self.rng.choice((1, 2)), waits=True)
-        self.trace.line(f"{self.world.now()} wait {mailbox} {receiver.holder}")
+        self.trace.line(f"{self.world.now()} wait {mailbox} {receiver.waiter.holder}")
         self.waiting.append(receiver)
-        self.world.submit(Receive(mailbox, receiver), no_answer)
+        self.world.receive(mailbox, receiver)
 
     def forgo(self) -> None:
         """The receiver went away: what it was granted meanwhile goes back unburned."""
         if self.waiting:
             receiver = self.waiting.pop(self.rng.randrange(len(self.waiting)))
             self.trace.line(f"{self.world.now()} forgo {receiver.mailbox}")
-            self.world.submit(Forgo(receiver.mailbox, receiver), no_answer)
+            self.world.forgo(receiver.mailbox, receiver)
             if receiver.deliveries:
                 tokens, receiver.deliveries = receiver.deliveries.tokens, None
                 self.world.submit(Release(tokens), no_answer)
@@ -270,6 +261,7 @@ class Clients:
             return
         now = self.world.now()
         life = self.world.life.number
+        waiter = receiver.waiter
         for row in receiver.deliveries.rows() if receiver.deliveries is not None else ():
             delivery = Delivery(
                 row.token,
@@ -279,12 +271,12 @@ class Clients:
                 row.envelope.content,
                 row.attempt,
                 row.deadline,
-                receiver.holder,
-                receiver.remote,
+                waiter.holder,
+                waiter.remote,
                 self.history.next_order(),
                 now,
                 life,
-                receiver.lease_ms or self.history.settings_of(receiver.mailbox).lease_ms(row.priority),
+                waiter.lease_ms or self.history.settings_of(receiver.mailbox).lease_ms(row.priority),
             )
             self.history.deliveries.append(delivery)
             self.held.append(delivery)

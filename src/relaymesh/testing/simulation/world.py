@@ -10,13 +10,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from relaymesh.errors import DirectoryError, JournalDamaged, MeshError
 from relaymesh.kernel.commands import Command, OpenMailbox, Subscribe
 from relaymesh.kernel.step import Step
-from relaymesh.node.core import Core
+from relaymesh.node.core import Core, Receiver
 from relaymesh.node.node import Node
 from relaymesh.node.release import Marks, result_needs
 from relaymesh.testing.clock import ManualClock
@@ -125,6 +126,15 @@ class World:
             self._calls.append(call)
             core.wait_for(call)
         return step
+
+    def receive(self, mailbox: str, receiver: Receiver, *, wait: bool = True) -> None:
+        """Decide a receive now. The receiver is released when its deliveries may leave."""
+        with suppress(MeshError):
+            self.core.receive(mailbox, receiver, wait=wait)
+
+    def forgo(self, mailbox: str, receiver: Receiver) -> None:
+        with suppress(MeshError):
+            self.core.forgo(mailbox, receiver)
 
     # -- starting -----------------------------------------------------------------------------
 
