@@ -21,9 +21,9 @@ from relaymesh.kernel.commands import (
 )
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.expectation import EXPECTATIONS_MAX
-from relaymesh.kernel.lifecycle import SUBSCRIPTIONS_MAX
 from relaymesh.kernel.records import FAILURE_BYTES, FAILURES_MAX, DeadLettersPurged
 from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.subscriptions import SUBSCRIPTIONS_MAX
 from tests.kernel.checker import check
 from tests.kernel.driver import HOUR, Driver, letter, names
 

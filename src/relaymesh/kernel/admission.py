@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from relaymesh.errors import MailboxFull
 from relaymesh.kernel.charges import MESSAGE_BYTES
 from relaymesh.kernel.commands import Publish, Send, Settle
+from relaymesh.kernel.contract import MAILBOX_FULL
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.dedup import topic_target
 from relaymesh.kernel.envelope import Envelope, size_of
-from relaymesh.kernel.exits import MAILBOX_FULL, bury
+from relaymesh.kernel.failures import bury
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.recognition import Recognition, all_unknown
 from relaymesh.kernel.records import Accepted, Published

@@ -56,6 +56,10 @@ TASK_NOT_FOUND = "task_not_found"
 UNAUTHORIZED = "unauthorized"
 """These three are the Mailbox protocol's: the same message can never succeed."""
 
+TTL_EXPIRED = "ttl_expired"
+MAILBOX_FULL = "mailbox_full"
+"""These two end a message that no holder failed: no row is asked."""
+
 DEFAULT_CONTRACT: dict[str, Rule] = {
     TIMEOUT: Rule(retries=3, alert=True, default=True),
     INVALID: Rule(retries=0),

@@ -6,12 +6,13 @@ from itertools import chain
 
 from relaymesh.errors import Closed
 from relaymesh.kernel.commands import Forgo, Receive
+from relaymesh.kernel.completion import finish
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.deliveries import Deliveries, nothing_from
 from relaymesh.kernel.entries import sequences_of
 from relaymesh.kernel.entry import Entry
-from relaymesh.kernel.exits import expire, finish
 from relaymesh.kernel.expectation import asked_no_longer, expect_while_asked
+from relaymesh.kernel.failures import expire
 from relaymesh.kernel.gate import allowance, note_success, went_out
 from relaymesh.kernel.handing import handed
 from relaymesh.kernel.mailbox import Mailbox

@@ -18,14 +18,19 @@ import msgspec
 from relaymesh.errors import Closed, MeshError
 from relaymesh.kernel import (
     admission,
+    arrivals,
     delivery,
+    epoch,
     expectation,
     gate,
     leases,
-    lifecycle,
+    mailbox_opening,
+    passage,
+    priorities,
     redrive,
     registry,
     settlement,
+    subscriptions,
 )
 from relaymesh.kernel.commands import (
     Ack,
@@ -73,14 +78,14 @@ UNWRITABLE_HINT = (
 )
 
 DECISIONS: dict[type[Command[Any]], Callable[[Decision, Any], Any]] = {
-    Start: lifecycle.start,
-    Stop: lifecycle.stop,
-    Tick: lifecycle.tick,
-    OpenMailbox: lifecycle.open_mailbox,
+    Start: epoch.start,
+    Stop: epoch.stop,
+    Tick: passage.tick,
+    OpenMailbox: mailbox_opening.open_mailbox,
     RegisterAgent: registry.register,
     DrainAgent: registry.drain,
-    Subscribe: lifecycle.subscribe,
-    Unsubscribe: lifecycle.unsubscribe,
+    Subscribe: subscriptions.subscribe,
+    Unsubscribe: subscriptions.unsubscribe,
     Send: admission.accept,
     Publish: admission.publish,
     Receive: delivery.receive,
@@ -96,8 +101,8 @@ DECISIONS: dict[type[Command[Any]], Callable[[Decision, Any], Any]] = {
     Complete: settlement.complete,
     Redrive: redrive.redrive,
     PurgeDeadLetters: redrive.purge,
-    Reprioritise: lifecycle.reprioritise,
-    ForceDelayed: lifecycle.force_delayed,
+    Reprioritise: priorities.reprioritise,
+    ForceDelayed: arrivals.force_delayed,
     SetBreaker: gate.set_breaker,
 }
 
@@ -138,7 +143,7 @@ class Kernel:
         step = Step(state.sequence, [], [], [])
         decision = Decision(state, step, now, self.chance, self.encoders)
         try:
-            lifecycle.let_time_pass(decision)
+            passage.let_time_pass(decision)
             step.written = step.synced = 0
             try:
                 step.result = decide(decision, command)

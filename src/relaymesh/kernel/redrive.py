@@ -7,7 +7,7 @@ from relaymesh.kernel.commands import PurgeDeadLetters, Redrive
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.exits import forget_redriven
+from relaymesh.kernel.failures import forget_redriven
 from relaymesh.kernel.records import DeadLettersPurged, Redriven
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from relaymesh.kernel.admission import accept
 from relaymesh.kernel.commands import Ack, Complete, Nack, Settle
+from relaymesh.kernel.completion import finish
 from relaymesh.kernel.contract import TIMEOUT, Rule, retry_limit, rule_for
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entries import entries_of
 from relaymesh.kernel.entry import Lease
-from relaymesh.kernel.exits import bury, drop, finish, notify
+from relaymesh.kernel.failures import bury, drop
 from relaymesh.kernel.gate import note_failure, note_nothing, note_success
 from relaymesh.kernel.leases import give_back, lease_of
 from relaymesh.kernel.mailbox import Mailbox
+from relaymesh.kernel.notices import notify
 from relaymesh.kernel.parcel import Part
 from relaymesh.kernel.records import Acked, Completed, Failure, ReturnCause, Returned
 from relaymesh.kernel.retry import backoff_ms

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from relaymesh.errors import MailboxFull
-from relaymesh.kernel import lifecycle, redrive, settlement
+from relaymesh.kernel import epoch, passage, redrive, settlement
 from relaymesh.kernel.commands import Ack, Extend, Settle
+from relaymesh.kernel.completion import finish
 from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.exits import finish
 from relaymesh.kernel.kernel import DECISIONS
 from relaymesh.kernel.leases import give_back, lease_of
 from relaymesh.kernel.mailbox import Mailbox
@@ -67,7 +67,7 @@ def remote_holder_voided(original: Original, state: State, lease: Lease) -> None
     lease.grant.remote = False
 
 
-@plant(at(lifecycle, "_void"), broken="a start leaves messages with holders that died with the process")
+@plant(at(epoch, "_void"), broken="a start leaves messages with holders that died with the process")
 def dead_holder_kept(original: Original, decision: Decision, mailbox: Mailbox, leases: list[Lease]) -> None:
     pass
 
@@ -94,7 +94,7 @@ def retry_burns_no_attempt(original: Original, state: State, record: Returned) -
 
 
 @plant(
-    at(lifecycle, "expire_lease"),
+    at(passage, "expire_lease"),
     broken="a holder that falls silent burns no attempt",
     like="attempts counted in the client: a poison message loops for ever",
 )
@@ -102,7 +102,7 @@ def silence_burns_no_attempt(original: Original, decision: Decision, lease: Leas
     give_back(decision, lease.grant.mailbox, [lease])
 
 
-@plant(at(lifecycle, "_void"), broken="a message whose holder died with the process burns no attempt")
+@plant(at(epoch, "_void"), broken="a message whose holder died with the process burns no attempt")
 def crash_burns_no_attempt(
     original: Original, decision: Decision, mailbox: Mailbox, leases: list[Lease]
 ) -> None:
@@ -110,7 +110,7 @@ def crash_burns_no_attempt(
 
 
 @plant(
-    at(lifecycle, "_void"),
+    at(epoch, "_void"),
     broken="a message whose holder died with the process is taken for done",
     like="huey #253: a killed worker loses the task",
 )
@@ -120,7 +120,7 @@ def killed_worker_loses_message(
     finish(decision, mailbox.address, [lease.entry for lease in leases])
 
 
-@plant(at(settlement, "retry_limit"), at(lifecycle, "retry_limit"), broken="one retry more than allowed")
+@plant(at(settlement, "retry_limit"), at(epoch, "retry_limit"), broken="one retry more than allowed")
 def one_retry_too_many(original: Original, *arguments: Any) -> int:
     limit: int = original(*arguments)
     return limit + 1
