@@ -272,7 +272,6 @@ def test_segments_the_data_directory_dropped_alone_are_dropped_by_age(data: Path
     with Mesh(data, settings=settings(mirror)) as mesh:
         node_of(mesh).checkpoint()
         assert (mirror / "archive" / oldest.name).exists(), "not older than a week"
-        node_of(mesh).settings = MeshSettings(archive_days=1)
         object.__setattr__(node_of(mesh).settings, "archive_days", -1)
         node_of(mesh).checkpoint()
         assert not (mirror / "archive" / oldest.name).exists()

@@ -21,7 +21,7 @@ from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.suspension import Look
 from relaymesh.kernel.topics import Subscriptions
-from relaymesh.node.node import Node
+from relaymesh.node.intake import Intake
 from relaymesh.testing.planted.bug import Original, at, plant
 
 
@@ -43,9 +43,11 @@ def dedup_ends_with_the_parcel(original: Original, admitted: Admitted, target: s
 
 
 @plant(
-    at(Node, "_look_up"), broken="ids that memory has given up are not looked up in the store", first_seed=102
+    at(Intake, "_look_up"),
+    broken="ids that memory has given up are not looked up in the store",
+    first_seed=102,
 )
-def dedup_without_the_store(original: Original, node: Node, targets: Any) -> None:
+def dedup_without_the_store(original: Original, intake: Intake, targets: Any) -> None:
     pass
 
 

@@ -12,7 +12,7 @@ from relaymesh.journal import archive, recovery, writer
 from relaymesh.journal.disk import Disk
 from relaymesh.journal.segment import LiveSegment, Located
 from relaymesh.journal.writer import Writer
-from relaymesh.node.node import Node
+from relaymesh.node.checkpointing import Checkpointing
 from relaymesh.testing.planted.bug import Original, at, plant
 
 
@@ -94,16 +94,16 @@ def rotation_without_sync(original: Original, journal: Writer, now_ns: int) -> N
 
 
 @plant(
-    at(Node, "_checkpoint"),
+    at(Checkpointing, "_write"),
     broken="a checkpoint is taken of events that are not synced yet",
     like="etcd #17780: a crash during compaction moves sequence numbers back",
     first_seed=30,
 )
-def checkpoint_of_unsynced(original: Original, mesh_node: Node, disk: Disk) -> Any:
-    core: Any = mesh_node.core
+def checkpoint_of_unsynced(original: Original, checkpointing: Checkpointing, disk: Disk) -> Any:
+    core: Any = checkpointing._core
     core.sync = lambda: None
     try:
-        return original(mesh_node, disk)
+        return original(checkpointing, disk)
     finally:
         del core.sync
 

@@ -1,0 +1,135 @@
+"""Housekeeping of a node: time passes without calls, idle syncs, old ids, checkpoints, the daily work."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from relaymesh.errors import MeshError
+from relaymesh.journal.bell import Bell
+from relaymesh.kernel.commands import Tick
+from relaymesh.node.checkpointing import Checkpointing
+from relaymesh.node.clock import SuspendGuard
+from relaymesh.node.core import Core
+from relaymesh.node.daily import Daily
+from relaymesh.node.settings import MeshSettings
+from relaymesh.store import SqliteStore
+
+__all__ = ["Housekeeping"]
+
+log = logging.getLogger("relaymesh.node")
+alert = logging.getLogger("relaymesh.alert")
+
+HOUSEKEEPING_S = 1.0
+RECLAIM_PAUSE_MS = 5_000
+
+
+class Housekeeping:
+    """Does what is due, in a thread of its own or whenever `tend` is called."""
+
+    _at_daily: threading.Thread | None = None
+
+    def __init__(
+        self,
+        core: Core,
+        settings: MeshSettings,
+        store: SqliteStore | None,
+        guard: SuspendGuard,
+        checkpointing: Checkpointing,
+        daily: Daily,
+        *,
+        background: bool,
+    ) -> None:
+        self._core = core
+        self._settings = settings
+        self._store = store
+        self._guard = guard
+        self._guarding = threading.Lock()
+        self._checkpointing = checkpointing
+        self._daily = daily
+        self._background = background
+        self._last_sync_ms = core.time.now()
+        self._wake = Bell()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        core.on_due = self._watch_clock
+
+    def start(self) -> None:
+        """Begin the thread."""
+        self._core.on_timer = self._wake.ring
+        self._thread = threading.Thread(target=self._keep_house, name="relaymesh-housekeeping", daemon=True)
+        self._thread.start()
+
+    def _keep_house(self) -> None:
+        while not self._stopped:
+            try:
+                wait_s = self.tend()
+            except MeshError:
+                return
+            except Exception:
+                log.exception("housekeeping failed; it goes on")
+                wait_s = HOUSEKEEPING_S
+            self._wake.wait(wait_s)
+
+    def tend(self) -> float:
+        """Do what is due; answers how many seconds nothing will be."""
+        core = self._core
+        now = core.time.now()
+        self._watch_clock(now)
+        if core.kernel.next_event_at <= now:
+            core.execute(Tick())
+        core.idle_sync_asked = False
+        if core.unsynced and now - self._last_sync_ms >= self._sync_every_ms():
+            self._last_sync_ms = now
+            core.sync()
+        elif core.unsynced:
+            core.idle_sync_asked = True  # nobody need wake this thread for it: it comes back in time
+        if self._store is not None:
+            applied = self._store.applied
+            core.read(lambda kernel: kernel.state.admitted.forget(applied, now))
+        self._checkpointing.begin_if_due()
+        self._daily_if_due(now)
+        next_at = core.arm_timer()
+        next_sync_at = self._last_sync_ms + self._sync_every_ms() if core.unsynced else next_at
+        return max(0.0, min(next_at - now, next_sync_at - now, HOUSEKEEPING_S * 1000) / 1000)
+
+    def _sync_every_ms(self) -> int:
+        settings = self._settings
+        if settings.durability == "batched":
+            return 0 if self._core.unsynced >= settings.batch_events else settings.batch_ms
+        return settings.idle_sync_ms
+
+    def _watch_clock(self, now: int) -> None:
+        """After a suspend, holders that slept too get one round to speak up before their leases end."""
+        with self._guarding:
+            event = self._guard.look()
+            if event is not None:
+                self._core.read(lambda kernel: kernel.pause_reclaim(now + RECLAIM_PAUSE_MS))
+        if event is not None:
+            alert.warning("%s: no lease is reclaimed for %d ms", event, RECLAIM_PAUSE_MS)
+
+    def _daily_if_due(self, now: int) -> None:
+        running = self._at_daily is not None and self._at_daily.is_alive()
+        if running or not self._daily.due(now):
+            return
+        if not self._background:
+            self._daily.run()
+            return
+        thread = threading.Thread(target=self._daily.run, name="relaymesh-daily", daemon=True)
+        thread.start()
+        self._at_daily = thread  # only now: a close in another thread may want to join it
+
+    def stop(self) -> None:
+        """Begin nothing more: the mesh closes."""
+        self._stopped = True
+        self._wake.ring()
+        self._daily.stop()
+
+    def join_daily(self, seconds: float) -> None:
+        """Wait for the daily work under way: it ends with the letters it has in hand."""
+        if self._at_daily is not None:
+            self._at_daily.join(seconds)
+
+    def join(self, seconds: float) -> None:
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(seconds)
