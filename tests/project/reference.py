@@ -296,8 +296,8 @@ def _numbers(docstring: str | None) -> list[int]:
 
 
 SEND_FIELDS = (
-    "Also of each message of `send_many`, of `publish` and `publish_many` (without `to`), of `ask` and of"
-    " `answer`."
+    "Also of each message of `send_many`, of `publish` and `publish_many` (without `to`), of `ask`,"
+    " `answer` and `ack_and_send`."
 )
 CONTRACT = (
     "What happens to a delivery that failed, by the code of its error, where the mailbox's `contract` says"

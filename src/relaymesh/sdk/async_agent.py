@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, LeaseLost, NoAnswer
+from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, NoAnswer
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import RECEIVE_MAX, patience, plain_text, shown, whole
-from relaymesh.kernel.commands import Expect, Send, SetBreaker, Settle, Unexpect
+from relaymesh.kernel.commands import Expect, Send, SetBreaker, Unexpect
 from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.pending import Pending
 from relaymesh.kernel.query import Peek
@@ -219,21 +219,11 @@ class AsyncAgent(AsyncInbox):
 
         A question that is settled already (at_most_once) is answered with an ordinary send.
         """
-        mesh = self._mesh
         if not isinstance(delivery, AsyncDelivery):
             raise InvalidValue(f"an answer needs the delivery that it answers, not {shown(delivery)}")
         to, reply = delivery._answer()
         item = {"to": to, "content": content, **reply, **fields}
-        if delivery._settled:
-            return (await self.send_many([item]))[0]
-        batch = Batch(self.address, [item], mesh._session.new_ids, mesh._limit, mesh._names)
-        try:
-            receipts = batch.receipts(await mesh._session.execute(Settle(delivery._token, batch.groups)))
-        except LeaseLost:
-            delivery._lost = True
-            raise
-        delivery._settled = True
-        return receipts[0]
+        return (await delivery._settle_with(self.address, [item]))[0]
 
 
 _PLAIN = (None, "message", None, None, None, 0, 3600, None, None, False, (), None, None, None)

@@ -4,15 +4,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import LeaseLost
+from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, whole
-from relaymesh.kernel.commands import Ack, Complete, Extend, Nack
+from relaymesh.kernel.commands import Ack, Complete, Extend, Nack, Send, Settle
+from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.handed import Handed
 from relaymesh.sdk.outcome import Drop, Outcome
+from relaymesh.sdk.receipt import Receipt
 
 if TYPE_CHECKING:
     from relaymesh.sdk.mesh import Mesh
@@ -35,6 +39,37 @@ class Delivery(Handed):
             flag(durable, "durable")
         if not self._settled:
             self._settle(self._mesh._session.execute(Ack([self._token]), durable=durable))
+
+    def ack_and_send(self, to: str, content: Any, **fields: Any) -> Receipt:
+        """Ack and send a message, in one step: both are durable, or neither.
+
+        The sender is the agent of the mailbox; of a subscription's, the agent of the same name. `fields`: as
+        for `send`, without `timeout`. If the send is refused, the delivery is still to be settled. If the
+        lease was lost, raises `LeaseLost` and sends nothing. A delivery that is settled already (as by
+        at_most_once) has nothing to ack: the message is sent all the same.
+        """
+        return (self.ack_and_send_many([{"to": to, "content": content, **fields}]))[0]
+
+    def ack_and_send_many(self, messages: Sequence[Mapping[str, Any]]) -> list[Receipt]:
+        """The same with several messages, each a dict as for `send_many`: the ack and all, or none."""
+        return self._settle_with(subscriber_of(self._mailbox), messages)
+
+    def _settle_with(self, sender: str, messages: Sequence[Mapping[str, Any]]) -> list[Receipt]:
+        mesh = self._mesh
+        session = mesh._session
+        batch = Batch(sender, messages, session.new_ids, mesh._limit, mesh._names)
+        if self._settled:
+            return batch.receipts(session.execute(Send(batch.groups, batch.minted)))
+        if not batch.groups:
+            self.ack(durable=True)
+            return []
+        try:
+            given = session.execute(Settle(self._token, batch.groups, batch.minted))
+        except LeaseLost:
+            self._lost = True
+            raise
+        self._settled = True
+        return batch.receipts(given)
 
     def drop(self) -> None:
         """Nothing to do: settled, and counted as dropped."""
