@@ -14,7 +14,7 @@ from tests.project.tree import ROOT
 
 PROGRAM = """
 import asyncio
-from typing import assert_type
+from typing import TypedDict, assert_type
 
 from relaymesh import (
     Agent, AsyncAgent, AsyncDelivery, AsyncMesh, AsyncSubscription, DeadLetter, Delivery, Mesh, Receipt,
@@ -22,8 +22,14 @@ from relaymesh import (
 )
 
 
+class Order(TypedDict):
+    count: int
+
+
 def work(delivery: Delivery) -> None:
-    print(delivery.content)
+    assert_type(delivery.as_type(Order), Order)
+    assert_type(delivery.as_type(list[int]), list[int])
+    assert_type(delivery.ack_and_send("coder", delivery.content), Receipt)
 
 
 def plan(planner: Agent, orders: Subscription) -> Receipt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import repeat
@@ -18,6 +19,7 @@ from relaymesh.kernel.deliveries import NO_LANE, Deliveries
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.token import format_token
 from relaymesh.sdk.outcome import FailureTable, stack_of, text_of, until_ms
+from relaymesh.sdk.typed import Model, content_as
 from relaymesh.wire.content import decode_content
 from relaymesh.wire.envelope import when
 
@@ -60,6 +62,14 @@ class Handed(msgspec.Struct, gc=False, eq=False):
             envelope = self._envelope
             self._content = decode_content(envelope.content, envelope.encoding)
         return self._content
+
+    def as_type(self, kind: builtins.type[Model]) -> Model:
+        """The content as a `kind`: a msgspec Struct, a dataclass, a TypedDict, a pydantic model or a builtin.
+
+        Content that does not fit raises a `ValidationError` (that of msgspec, or of pydantic) which names the
+        field. A handler that lets it pass has failed with the code `invalid`: a dead letter, now.
+        """
+        return content_as(self._envelope, kind)
 
     @property
     def type(self) -> str:
