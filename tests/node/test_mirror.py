@@ -150,7 +150,7 @@ def test_when_both_are_damaged_the_refusal_says_so(data: Path, mirror: Path) -> 
     flip(mirror)
     with pytest.raises(JournalDamaged) as refused:
         Mesh(data, settings=settings(mirror))
-    assert "is no help" in refused.value.hint
+    assert "is damaged too" in refused.value.hint
     with pytest.raises(JournalDamaged):
         restore_from(RealDisk(mirror), RealDisk(data), "set-aside", refuse)
     assert not (data / "set-aside").exists()
@@ -246,7 +246,7 @@ def test_a_mirror_that_cannot_be_made_stops_a_required_start_only(data: Path, tm
 
 @pytest.mark.parametrize("place", [".", "inside", "journal/deeper", ".."])
 def test_directories_that_lie_in_each_other_are_refused(data: Path, place: str) -> None:
-    with pytest.raises(InvalidSettings, match="lie in each other"):
+    with pytest.raises(InvalidSettings, match="lies inside the other"):
         Mesh(data, settings=settings(data / place))
 
 

@@ -1,8 +1,8 @@
 """Remote sessions: the calls of `relaymesh.sdk.session`, answered by a node over the network.
 
-`connecting.connect` gives the awaited kind, `connect_threaded` the plain one. Both send again what was not
-answered when a connection is lost, under the same ids, and keep their leases over a restart of the node;
-when it stays away they raise `Unreachable`, which leaves open whether a send was accepted.
+`connecting.connect` returns the async session, `connect_threaded` the sync one. When a connection is lost,
+both repeat unanswered requests under the same ids, and keep their leases over a restart of the node. If the
+node stays away they raise `Unreachable`: a send may or may not have been accepted.
 """
 
 from relaymesh.client.settings import RemoteSettings, Transport

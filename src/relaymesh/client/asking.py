@@ -1,4 +1,4 @@
-"""Single questions to a node over HTTP, for programs that ask a few and end: the command line."""
+"""Single requests to a node over HTTP, for programs that make a few and end: the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWER_S = 30.0
 
 
 class Asking:
-    """One connection, one question at a time. A node that does not answer is `Unreachable` at once."""
+    """One connection, one request at a time. A node that does not answer is `Unreachable` at once."""
 
     def __init__(self, url: str, token: str | None) -> None:
         token = token or os.environ.get("RELAYMESH_TOKEN") or None

@@ -1,4 +1,4 @@
-"""Mesh time as a client knows it: the node's, carried on by a clock of this machine."""
+"""Mesh time as a client knows it: the node's time, continued by a clock of this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Elapsed(Protocol):
     """A clock that never goes back; `relaymesh.node.clock.Clock` is one."""
 
     def elapsed_ns(self) -> int:
-        """Nanoseconds since some moment, counting suspended time."""
+        """Nanoseconds since an arbitrary moment, counting suspended time."""
 
 
 class MachineClock:
@@ -21,7 +21,7 @@ class MachineClock:
 
 
 class RemoteTime:
-    """The node's time. Until it was heard for the first time, what this machine believes."""
+    """The node's time. Before the node's first answer, the wall clock of this machine."""
 
     __slots__ = ("_clock", "_origin_ms", "_origin_ns")
 
@@ -30,7 +30,7 @@ class RemoteTime:
         self.heard(time.time_ns() // 1_000_000)
 
     def heard(self, now_ms: int) -> None:
-        """The node has just said what time it is."""
+        """Set the time: the node has just sent it."""
         self._origin_ms = now_ms
         self._origin_ns = self._clock.elapsed_ns()
 

@@ -1,4 +1,4 @@
-"""Opening a remote session. What it takes is loaded when it is needed: a mesh of its own needs no network."""
+"""Opening a remote session. Imports are lazy: an embedded mesh needs no network code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def connect(
     clock: Elapsed | None = None,
     find: Find | None = None,
 ) -> AnySession:
-    """A session with the node at this URL, on the running loop. `find`: it may be elsewhere later."""
+    """A session with the node at this URL, on the running loop. `find` looks for the node's new address."""
     if transport == "websocket":
         from relaymesh.client.websocket import WebSocketSession  # noqa: PLC0415
 

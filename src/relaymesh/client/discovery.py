@@ -13,7 +13,7 @@ TOKEN_FILE = "local.token"
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Where the node listens, and the credential that it leaves for its own user."""
+    """Where the node listens, and the token that it leaves for its own user."""
 
     url: str
     token: str | None
@@ -27,9 +27,9 @@ class _Address(msgspec.Struct, frozen=True):
 
 
 def running_node(directory: Path) -> Found | None:
-    """The node that has this directory, as its files say; None when they say nothing.
+    """The node that has this directory, by the files in it; None when there are none.
 
-    Only of use when the directory is known to be locked: files are left behind by a node that was killed.
+    Use it only if the directory is locked: a node that was killed leaves its files behind.
     """
     place = directory / SERVER_DIRECTORY
     try:

@@ -1,4 +1,4 @@
-"""The deliveries a client holds: by their tokens, what it was told of them."""
+"""The deliveries that a client holds, by their tokens."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from relaymesh.wire.frames import Attempt
 
 
 class HeldLeases:
-    """Every lease that came and was neither settled nor seen to run out.
+    """Every lease that was received, and neither settled nor seen to expire.
 
-    Those that came together are kept as they came, but for their content; what changes is which of their
-    tokens are still here, and until when. Any thread may ask `holds`; the rest belongs to the client's loop.
+    Deliveries that came together are kept together, without their content. Only the set of remaining tokens
+    and the deadlines change. Any thread may call `holds`; the rest belongs to the client's loop.
     """
 
     def __init__(self) -> None:
         self._batches: dict[int, Deliveries] = {}
-        """What each token came with."""
+        """By token: the batch that it came with."""
         self._extended: dict[int, int] = {}
-        """Deadlines that are others than those they came with."""
+        """Deadlines that were extended since the delivery came."""
 
     @property
     def tokens(self) -> list[int]:
@@ -31,7 +31,7 @@ class HeldLeases:
         return token in self._batches
 
     def deadline(self, token: int) -> int:
-        """When the lease ends as far as is known; 0 for one that is not here."""
+        """When the lease ends, as far as is known; 0 for an unknown token."""
         extended = self._extended.get(token)
         if extended is not None:
             return extended
@@ -39,7 +39,7 @@ class HeldLeases:
         return 0 if batch is None else batch.deadlines[_row(batch, token)]
 
     def attempt(self, token: int) -> Attempt | None:
-        """The delivery as a node is asked about it."""
+        """The delivery in the form that requests to a node use."""
         batch = self._batches.get(token)
         if batch is None:
             return None
@@ -47,13 +47,14 @@ class HeldLeases:
         return batch.mailbox, batch.sequences[row], batch.attempts[row], self.deadline(token)
 
     def arrived(self, got: Deliveries) -> None:
-        """Deliveries of one mailbox. Those that are settled already need not be held."""
+        """Add deliveries of one mailbox. Those that are already settled are left out."""
         if not got.settled:
-            bare = msgspec.structs.replace(got, envelopes=())  # one token shall not keep the content of all
+            # One remaining token must not keep the content of the whole batch.
+            bare = msgspec.structs.replace(got, envelopes=())
             self._batches.update(dict.fromkeys(got.tokens, bare))
 
     def drop(self, tokens: Sequence[int]) -> None:
-        """They are settled, or lost, or were given back."""
+        """Remove tokens that were settled, lost or given back."""
         batches, extended = self._batches, self._extended
         for token in tokens:
             batches.pop(token, None)
@@ -62,7 +63,7 @@ class HeldLeases:
                 extended.pop(token, None)
 
     def returned(self, token: int) -> None:
-        """It failed and goes back to its lane: so do those that were to come after it."""
+        """It failed and goes back to its lane: remove it and the deliveries behind it in the lane."""
         self.drop([token, *self._later(token)])
 
     def _later(self, token: int) -> list[int]:
@@ -77,19 +78,19 @@ class HeldLeases:
         return [each for each, number in after if number == lane]
 
     def drop_expired(self, before: int) -> None:
-        """Leases that ended before this time: their holder forgot them."""
+        """Remove leases that ended before this time: their holder no longer uses them."""
         self.drop([token for token in self._batches if self.deadline(token) < before])
 
     def deadlines(self, extends: Sequence[tuple[int, int]]) -> list[int]:
-        """When the leases to be extended end as far as is known, to be given to `extended`."""
+        """The known deadlines of leases to be extended, for a later call of `extended`."""
         return [self.deadline(token) for token, _ in extends]
 
     def extended(
         self, extends: Sequence[tuple[int, int]], before: Sequence[int], deadlines: Sequence[int | None]
     ) -> None:
-        """What the node answered to extensions: deadlines, or None for leases that are lost.
+        """The node's answer to extensions: deadlines, or None for leases that are lost.
 
-        Of two answers that may have overtaken each other the later deadline holds.
+        If two answers overtook each other, the later deadline holds.
         """
         for (token, _), known, deadline in zip(extends, before, deadlines, strict=True):
             if deadline is None:
@@ -104,7 +105,9 @@ class HeldLeases:
 
 
 def _row(batch: Deliveries, token: int) -> int:
-    """Where it stands. Tokens given out together follow each other, so it is nearly always known at once."""
+    """The index of a token. Tokens given out together are consecutive, so the first guess is nearly always
+    right.
+    """
     tokens = batch.tokens
     row = token - tokens[0]
     return row if 0 <= row < len(tokens) and tokens[row] == token else tokens.index(token)

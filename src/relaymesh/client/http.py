@@ -1,7 +1,7 @@
-"""The session over plain HTTP: one HTTP request for each, long polls for deliveries.
+"""The session over plain HTTP: one HTTP request per call, long polls for deliveries.
 
-For networks that let no WebSocket through. A request whose answer is lost is made again: messages have
-their ids, letters their numbers, and a settle that finds its own work done is taken as done.
+For networks that let no WebSocket through. A request whose answer is lost is repeated. That is safe: messages
+have ids, dead letters have numbers, and a settle that was already done by its first try counts as done.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ Answer = TypeVar("Answer")
 log = logging.getLogger("relaymesh.client")
 
 OFFLINE_CODES = frozenset({"CLOSED", "JOURNAL_POISONED"})
-"""The node ends: the next one is asked."""
+"""The node is shutting down: repeat the request at the next one."""
 POLL_MS_MAX = 30_000
 ANSWER_S = 30.0
-"""How long an answer may take beyond the time it was given to wait."""
+"""How long an answer may take beyond the wait that was asked for."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -96,7 +96,7 @@ class HttpSession(RemoteSession):
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
         try:
-            # Loading the certificates takes half a second; plain HTTP has no use for them.
+            # Loading the certificates takes half a second; plain HTTP does not need them.
             verify = url.startswith("https:")
             self._http = httpx.AsyncClient(base_url=url, headers=headers, verify=verify, trust_env=False)
         except (httpx.InvalidURL, UnicodeError) as error:
@@ -146,14 +146,14 @@ class HttpSession(RemoteSession):
         or_status: int | None = None,
         **query: Any,
     ) -> tuple[Answer, bool]:
-        """The answer, and whether the request had to be made again before it came.
+        """The answer, and whether the request had to be repeated.
 
-        `or_status`: a status beside those of success whose body may be the answer.
+        `or_status`: a status besides those of success whose body may be the answer.
         """
         content = body if isinstance(body, bytes) or body is None else _encode(body)
         if content is not None and len(content) > self._body_bytes_max:
             raise PayloadTooLarge(
-                f"this takes a body of {len(content)} bytes; the node allows {self._body_bytes_max}",
+                f"the request has a body of {len(content)} bytes; the node allows {self._body_bytes_max}",
                 hint="send it in several calls",
             )
         loop = asyncio.get_running_loop()
@@ -224,7 +224,7 @@ class HttpSession(RemoteSession):
             self._beating = asyncio.create_task(self._beat_every(ack.heartbeat_interval_ms / 1000))
 
     async def _beat_every(self, seconds: float) -> None:
-        """Heartbeats of the agents that registered here. One that fails is followed by the next."""
+        """Send heartbeats of the agents that registered here. A failed one is not repeated."""
         while True:
             await asyncio.sleep(seconds)
             for agent in sorted(self._agents):
@@ -235,7 +235,7 @@ class HttpSession(RemoteSession):
                     log.debug("a heartbeat of %s failed: %s", agent, error)
 
     async def _subscribe(self, command: Subscribe, **_: Any) -> None:
-        """The mailbox's name has the pattern."""
+        """The mailbox name matches the pattern."""
         body = api.SubscribeRequest(settings=settings_body(command.settings))
         await self._ask("PUT", _subscription(command.mailbox), body, api.SubscriptionAnswer)
 
@@ -281,7 +281,7 @@ class HttpSession(RemoteSession):
         correlation_id: str | None = None,
         patience_s: float | None = None,
     ) -> Deliveries:
-        """Poll until something came or the time is over."""
+        """Poll until a delivery came or the time is over."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
         while True:
@@ -302,9 +302,7 @@ class HttpSession(RemoteSession):
             if answer.deliveries or (deadline is not None and loop.time() >= deadline):
                 return self._arrived(mailbox, answer.deliveries)
             if repeated and correlation_id is not None:
-                await self._expect(
-                    Expect(mailbox, correlation_id)
-                )  # a node that started anew has forgotten it
+                await self._expect(Expect(mailbox, correlation_id))  # a restarted node has forgotten it
 
     def _arrived(self, mailbox: str, bodies: Sequence[api.DeliveryBody]) -> Deliveries:
         keys: dict[str, int] = {}
@@ -333,7 +331,7 @@ class HttpSession(RemoteSession):
         try:
             await self._release(Release(tokens))
         except MeshError:
-            return  # their leases end by themselves
+            return  # their leases expire
 
     async def _release(self, command: Release, **_: Any) -> None:
         self._held.drop(command.tokens)
@@ -395,7 +393,8 @@ class HttpSession(RemoteSession):
             self._held.drop([token])
             if stale:
                 raise lost(token)
-            return await self._send(Send(groups, True), timeout=None)  # done in one step: the ids are known
+            # Sends and settle are one step: their ids are known.
+            return await self._send(Send(groups, True), timeout=None)
         _raise_refused(result)
         self._held.drop([token])
         return receipts_of([] if result.receipts is UNSET else result.receipts, first=repeated)
@@ -423,7 +422,7 @@ class HttpSession(RemoteSession):
     # -- looking after it
 
     async def _dead_letters(self, query: DeadLetters, **_: Any) -> list[DeadLetter]:  # noqa: ARG002
-        """All of them, however many requests that takes."""
+        """All rows, in as many requests as it takes."""
         letters: list[DeadLetter] = []
         more, asked = True, {"status": "all", "limit": api.LETTERS_MAX}
         while more:
@@ -487,7 +486,7 @@ class HttpSession(RemoteSession):
         return (await self._post("/v1/checkpoint", b"{}", api.CheckpointAnswer)).sequence
 
     async def close(self, *, force: bool = False) -> None:
-        """Give back what is held, unless in a hurry, and ask no more."""
+        """Give back what is held, unless `force`, and make no more requests."""
         if self._closed:
             return
         if self._beating is not None:
@@ -527,7 +526,7 @@ _CARRIERS: dict[type[Request[Any]], Callable[..., Awaitable[Any]]] = {
     Peek: HttpSession._peek,
     Checkpoint: HttpSession._checkpoint,
 }
-"""Each request and the route that it takes."""
+"""Each request and its route."""
 
 
 def _is_away(error: MeshError) -> bool:

@@ -1,13 +1,12 @@
-"""One WebSocket connection that mends itself.
+"""One WebSocket connection that reconnects by itself.
 
-Every request has a `ref` and is kept until its answer has come. When the connection is lost, the link
-connects again (exponential backoff, with jitter), says `hello` with the session to resume and the leases
-still held, renews what the session expects, and repeats what is unanswered: the node knows refs it has
-answered, and ids it has accepted, so nothing happens twice. A request that waits for a lost node longer
-than `unreachable_s` ends as `Unreachable`: its outcome is unknown.
+Every request has a `ref` and is kept until it is answered. When the connection is lost, the link connects
+again (exponential backoff with jitter), says `hello` with the session to resume and the leases still held,
+renews what the session expects, and repeats the unanswered requests. The node knows the refs that it has
+answered and the ids that it has accepted, so nothing happens twice. A request that waits for a lost node
+longer than `unreachable_s` ends as `Unreachable`: its outcome is unknown.
 
-Small frames that are asked in one turn of the loop leave as one message, and what was answered in one turn
-of the node's comes as one.
+Small frames of one loop turn leave as one message. The node does the same with its answers.
 """
 
 from __future__ import annotations
@@ -66,14 +65,14 @@ from relaymesh.wire.frames import (
 log = logging.getLogger("relaymesh.client")
 
 OFFLINE_CODES = frozenset({"CLOSED", "JOURNAL_POISONED"})
-"""The node ends: what was asked is asked again of the next one, under the same ref and ids."""
+"""The node is shutting down: the request is repeated at the next one, under the same ref and ids."""
 REFUSED_CLOSES = frozenset({1003, 1007, 1009})
-"""The node could not read a frame. Repeating it would only end the next connection too."""
+"""The node could not read a frame. Repeating the frame would end the next connection too."""
 CLOSE_S = 2.0
 
 
 class Request:
-    """A question on its way. `patient`: it waits for its answer however long the node is away."""
+    """A request on its way. `patient`: it waits for its answer however long the node is away."""
 
     __slots__ = ("deadline", "frame", "future", "patient", "sends", "since")
 
@@ -103,7 +102,7 @@ class Link:
         beat: Callable[[int], None],
         renewals: Callable[[], list[Call]],
     ) -> None:
-        """`renewals`: what a node that started anew must be told before the requests are repeated."""
+        """`renewals`: what a restarted node must be told before the requests are repeated."""
         self.url = url
         self._token = token
         self._find = find
@@ -124,14 +123,14 @@ class Link:
         self._some_wait = asyncio.Event()
         self._frame_bytes_max = 1 << 62
         self.agents: set[str] = set()
-        """Agents that registered here: the heartbeats of the connection are theirs."""
+        """Agents that registered here: the connection sends their heartbeats."""
         self.failure: MeshError | None = None
         """Why no call succeeds any more."""
 
     # -- opening and closing
 
     async def open(self) -> None:
-        """Connect. Raises `Unreachable`, or what the node says against it."""
+        """Connect. Raises `Unreachable`, or the node's refusal."""
         self._running = self._loop.create_task(self._run(), name="relaymesh-link")
         try:
             await asyncio.wait_for(asyncio.shield(self._opened), self._settings.connect_s)
@@ -146,7 +145,7 @@ class Link:
             raise
 
     async def close(self, last: Any = None) -> None:
-        """Send one last frame, if there is one, and connect no more. Whoever waits is told first."""
+        """Fail every waiting call, send one last frame if there is one, and do not reconnect."""
         connection = self._connection
         self._fail(Closed("this mesh is closed"))
         if connection is not None and last is not None:
@@ -164,7 +163,7 @@ class Link:
             await asyncio.gather(self._running, return_exceptions=True)
 
     def _fail(self, failure: MeshError) -> None:
-        """No call succeeds after this one; whoever waits is told."""
+        """Fail every waiting call and every later one."""
         if self.failure is None:
             self.failure = failure
         requests, self._requests = self._requests, {}
@@ -172,7 +171,7 @@ class Link:
             _raise_in(request.future, type(failure)(failure.message, hint=failure.hint))
         _raise_in(self._opened, failure)
         if not self._opened.cancelled():
-            self._opened.exception()  # nobody may be waiting for it any more
+            self._opened.exception()  # no call may wait for it any more: mark its exception as seen
 
     # -- asking
 
@@ -180,11 +179,11 @@ class Link:
         return next(self._refs)
 
     async def ask(self, frame: Any, *, patient: bool = False) -> Any:
-        """The node's answer to a frame with a fresh `ref`. Raises what the node raised."""
+        """Send a frame with a new `ref` and return the node's answer. Raises what the node raised."""
         return (await self.ask_again(frame, patient=patient))[0]
 
     async def ask_again(self, frame: Any, *, patient: bool = False) -> tuple[Any, bool]:
-        """The answer, and whether the question had to be repeated before it came."""
+        """The answer, and whether the request had to be repeated."""
         self._check()
         request = Request(frame, self._loop.create_future(), patient=patient, now=self._loop.time())
         self._requests[frame.ref] = request
@@ -203,12 +202,12 @@ class Link:
         return answer, request.sends > 1
 
     def _abandoned(self, future: asyncio.Future[Any]) -> None:
-        """The answer came, but whoever asked has just gone."""
+        """The answer came, but the caller has just been cancelled."""
         if future.exception() is None and isinstance(future.result(), Deliveries):
             self._unclaimed(future.result())
 
     def tell(self, frame: Any) -> None:
-        """Send something that has no answer, if there is a connection."""
+        """Send a frame that has no answer, if there is a connection."""
         if self._connection is not None:
             self._leave(encode(frame))
 
@@ -223,7 +222,7 @@ class Link:
             raise type(self.failure)(self.failure.message, hint=self.failure.hint)
 
     async def _send(self, connection: ClientConnection, request: Request) -> None:
-        """A large frame at once, a small one with whatever else is asked in this turn."""
+        """Send a large frame at once, and a small one with the other frames of this loop turn."""
         data = self._data_of(request)
         if len(data) <= BUNDLE_BYTES_MAX:
             self._leave(data)
@@ -234,7 +233,7 @@ class Link:
             return  # it is repeated on the next connection
 
     def _data_of(self, request: Request) -> bytes:
-        """A request as it is to be sent now; nothing if the node would not take it."""
+        """A request in the form to send now; empty if the node would refuse it."""
         frame = request.frame
         if request.sends and request.deadline is not None:
             left_ms = max(0, round((request.deadline - self._loop.time()) * 1000))
@@ -244,7 +243,7 @@ class Link:
             _raise_in(
                 request.future,
                 PayloadTooLarge(
-                    f"this takes a frame of {len(data)} bytes; the node allows {self._frame_bytes_max}",
+                    f"the request has a frame of {len(data)} bytes; the node allows {self._frame_bytes_max}",
                     hint="send it in several calls",
                 ),
             )
@@ -255,7 +254,7 @@ class Link:
     # -- the connection
 
     async def _run(self) -> None:
-        """Connect, serve the connection until it is lost, and again."""
+        """Connect, serve the connection until it is lost, and repeat."""
         failures = 0
         try:
             while self.failure is None:
@@ -280,13 +279,13 @@ class Link:
             self._fail(Unreachable(f"the connection to {self.url} failed: {error!r}"))
 
     async def _pause(self, failures: int) -> None:
-        """Wait before the next try, and let go of those who have waited long enough meanwhile."""
+        """Wait before the next try; end the requests that have waited too long."""
         settings = self._settings
         most = min(settings.backoff_s_max, settings.backoff_s_min * 2 ** min(failures, 30))
         await asyncio.sleep(random.uniform(settings.backoff_s_min, most))
 
     def _lost(self, error: BaseException) -> None:
-        """Requests that have waited for a connection long enough end; the others wait on."""
+        """End the requests that have waited too long for a connection; the others keep waiting."""
         now = self._loop.time()
         for ref, request in list(self._requests.items()):
             if not request.patient and now - request.since > self._settings.unreachable_s:
@@ -302,7 +301,7 @@ class Link:
     async def _connect(self) -> ClientConnection:
         found = None if self._find is None else self._find()
         if found is not None:
-            self.url, self._token = found.url, found.token  # a node that starts anew may have others
+            self.url, self._token = found.url, found.token  # a restarted node may have other limits
         headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
         try:
             connection = await connect(
@@ -331,7 +330,7 @@ class Link:
         return connection
 
     def _refusal(self, refused: InvalidStatus) -> Exception:
-        """What a node that does not open the connection means by it."""
+        """The error for a node that refuses the connection."""
         status = refused.response.status_code
         if status in (401, 403) and not (self._find is not None and self._welcome is not None):
             problem = problem_of(refused.response.body or b"")
@@ -390,7 +389,7 @@ class Link:
                 self._refuse_all(f"{connection.close_code} {connection.close_reason}")
 
     async def _write(self, connection: ClientConnection, *, bundles: bool) -> None:
-        """What is lost with the connection is repeated on the next one."""
+        """The connection is lost: what it carried is repeated on the next one."""
         waiting = self._waiting
         bytes_max = min(BUNDLE_BYTES_MAX, self._frame_bytes_max) if bundles else 0
         try:
@@ -408,7 +407,7 @@ class Link:
             self._heartbeat()
 
     def _heartbeat(self) -> None:
-        """The agents are named: a node that started anew has heard of none of them."""
+        """The heartbeat names its agents: a restarted node has not heard of them."""
         self.tell(Heartbeat(agents=sorted(self.agents)))
 
     def _refuse_all(self, reason: str) -> None:
@@ -432,7 +431,7 @@ class Link:
             await connection.close(1007)
 
     def _is_offline(self, frame: Any) -> bool:
-        """Whether the node says, in answer to something, that it ends."""
+        """Whether the node says, in answer to a request, that it is shutting down."""
         return isinstance(frame, Problem) and frame.code in OFFLINE_CODES and frame.ref in self._requests
 
     def _hear(self, frame: Any) -> None:

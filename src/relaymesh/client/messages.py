@@ -1,4 +1,4 @@
-"""Messages as the HTTP API has them, to and from the envelopes that a session speaks of."""
+"""Messages in the form of the HTTP API, to and from envelopes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _message(envelope: Envelope, to: str | None) -> bytes:
 
 
 def envelope_of(message: Raw) -> Envelope:
-    """The envelope again, as the mesh gave it out: it may also be an `ack` or `nack` of the mesh itself."""
+    """The envelope as the mesh delivered it: it may also be an `ack` or `nack` of the mesh itself."""
     fields = _decode_fields(message)
     rest = _decode_rest(message)
     fields.pop("type", None)
@@ -76,7 +76,7 @@ def ms_of(time: str) -> int:
 
 
 def receipts_of(bodies: Sequence[ReceiptBody], *, first: bool) -> list[Receipt]:
-    """`first`: a duplicate is one of our own, sent twice because an answer was lost."""
+    """`first`: count a duplicate as accepted: it is our own repeat after a lost answer."""
     return [
         Receipt(
             body.message_id,

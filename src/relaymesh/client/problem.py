@@ -1,4 +1,4 @@
-"""What a node says: the answer that was asked for, or its words of refusal as the error it raised."""
+"""Reading a node's response: the answer, or the error that the node raised."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def error_of(
     retry_after_ms: int | None = None,
     authenticated: bool = False,
 ) -> MeshError:
-    """The same error, here. A code this version does not know is a plain `MeshError` that names it."""
+    """The same error as a local exception. An unknown code becomes a plain `MeshError` that names it."""
     kind = _KINDS.get(code)
     if kind is None:
         return MeshError(f"{code}: {detail}", hint=hint)
@@ -45,12 +45,12 @@ def error_of(
 
 
 def problem_of(content: bytes | bytearray) -> ProblemBody | None:
-    """The problem document (RFC 9457) of an answer; None where there is none, as from a proxy in between."""
+    """The problem document (RFC 9457) of a response; None if it has none, for example from a proxy."""
     return _decoded(content, ProblemBody)
 
 
 def problem_error(status: int, content: bytes) -> MeshError | None:
-    """What the node raised, by its answer over HTTP; None when whoever answered is no node."""
+    """The error that a node raised, from its HTTP response; None if the response is not from a node."""
     problem = problem_of(content)
     if problem is None:
         return None
@@ -64,9 +64,9 @@ def problem_error(status: int, content: bytes) -> MeshError | None:
 
 
 def answer_of(response: httpx.Response, kind: type[Answer], or_status: int | None = None) -> Answer:
-    """What the node answered. Raises what it raised, and `Unreachable` when whoever answered is no node.
+    """The node's answer. Raises the node's error, and `Unreachable` if the response is not from a node.
 
-    `or_status`: a problem of this status may hold the answer, as that of a settle does.
+    `or_status`: a problem of this status may hold the answer, as in the response to a settle.
     """
     answer = error = None
     if response.is_success or response.status_code == or_status:
@@ -76,7 +76,7 @@ def answer_of(response: httpx.Response, kind: type[Answer], or_status: int | Non
     if answer is not None:
         return answer
     raise error or Unreachable(
-        f"what answers at {response.url.host} is no node this version knows: HTTP {response.status_code}",
+        f"what answers at {response.url.host} is no known RelayMesh node: HTTP {response.status_code}",
         hint="check the address; a proxy may answer in place of the node",
     )
 

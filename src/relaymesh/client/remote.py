@@ -1,4 +1,4 @@
-"""What the remote sessions have in common, whatever carries their words."""
+"""What both remote sessions share, whatever the transport."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from relaymesh.wire.frames import Attempt
 from relaymesh.wire.ids import IdMint
 
 RETURNED = frozenset({"retrying", "deferred"})
-"""What a nack led to when the message goes back to its mailbox."""
+"""The result of a nack when the message goes back to its mailbox."""
 EXPIRED_SLACK_MS = 60_000
-"""How long after its end a lease that nobody settled is forgotten."""
+"""How long after its end an unsettled lease is forgotten."""
 
 
 class RemoteSession:
-    """What a session knows of its node without asking: its time, its limits, what it holds of it."""
+    """What a session knows of its node without a request: its time, its limits, and the leases held."""
 
     path = None
 
@@ -45,7 +45,7 @@ class RemoteSession:
 
     @property
     def forked(self) -> bool:
-        """This is a forked child's copy: the connection is the parent's."""
+        """Whether this is a forked child's copy: the connection belongs to the parent."""
         return self._process != os.getpid()
 
     def new_ids(self, count: int) -> list[str]:
@@ -70,13 +70,13 @@ class RemoteSession:
         raise NotImplementedError
 
     def _nacked(self, token: int, state: str | None, begun: int, repeated: bool) -> str:
-        """What a nack led to; None is a token that is no longer good.
+        """The result of a nack; None for a token that is no longer valid.
 
-        Of one that was repeated the first try may have done it, if it was begun before the lease ended.
+        If the nack was repeated, its first try may have done it, provided it began before the lease ended.
         """
         unknown = not self._held.holds(token)
         if state is None and repeated and (unknown or begun <= self._held.deadline(token)):
-            state = "settled"  # by the first try, or by somebody else since: there is nothing more to do
+            state = "settled"  # by the first try, or by another holder since: nothing is left to do
         if state in RETURNED:
             self._held.returned(token)
         else:
@@ -85,15 +85,15 @@ class RemoteSession:
             raise lost(token)
         return state
 
-    # A settle that is repeated because its first answer was lost may find its own work done. Only the node
-    # can tell: a lease also ends with its time, and with a nack of what came before it in its lane.
+    # A repeated settle whose first answer was lost may find its own work done. Only the node can tell: a
+    # lease also ends with its time, and with a nack of an earlier message of its lane.
 
     async def _ended(self, attempts: list[Attempt]) -> list[bool]:
-        """Of each delivery, whether that attempt ended the message."""
+        """For each delivery: whether that attempt ended the message."""
         raise NotImplementedError
 
     async def _really_stale(self, stale: Sequence[int], repeated: bool) -> list[int]:
-        """Those whose message was not settled by the first try of a settle that had to be repeated."""
+        """Those whose message was not settled by the first try of a repeated settle."""
         if not stale or not repeated:
             return list(stale)
         known = {token: attempt for token in stale if (attempt := self._held.attempt(token)) is not None}
@@ -109,7 +109,7 @@ def lost(token: int) -> LeaseLost:
 def receipts_from(
     envelopes: Sequence[Envelope], rows: Sequence[tuple[int, bool, int, int]], *, first: bool
 ) -> list[Receipt]:
-    """Receipts again. `first`: a duplicate is one of our own, sent twice because an answer was lost."""
+    """Receipts from the node's answer. `first`: count a duplicate as accepted: it is our own repeat."""
     return [
         Receipt(envelope.id, sequence, duplicate and not first, targets, due)
         for envelope, (sequence, duplicate, targets, due) in zip(envelopes, rows, strict=True)

@@ -17,11 +17,13 @@ Transport = Literal["websocket", "http"]
 class RemoteSettings:
     """Frozen and checked on construction.
 
-    connect_s: how long opening a mesh tries to reach its node. Raising it makes a wrong address known later.
-    unreachable_s: how long a call waits for a node that went away before it raises `Unreachable`. A restart
-        of the node should fit in. Raising it lets callers hang longer when the node is gone for good.
-    backoff_s_min, backoff_s_max: pause before a reconnect, doubled with each failure from the one to the
-        other, and drawn at random below that. Raising them spares a node that starts under many clients.
+    connect_s: how long to try to reach the node when a mesh is opened. Raising it reports a wrong address
+        later.
+    unreachable_s: how long a call waits for a node that went away before it raises `Unreachable`. Choose it
+        longer than a restart of the node. Raising it lets callers wait longer when the node does not come
+        back.
+    backoff_s_min, backoff_s_max: random delay before a reconnect, between `backoff_s_min` and a ceiling that
+        doubles per failure, up to `backoff_s_max`. Raising them spares a node that starts under many clients.
     """
 
     connect_s: float = 5.0

@@ -1,6 +1,6 @@
-"""A remote session for ordinary threads: the awaited one, on a loop in a thread of its own.
+"""A remote session for ordinary threads: the async session, on a loop in a thread of its own.
 
-Each call is one hand-over to that thread and one back.
+Each call costs one hand-over to that thread and one back.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _LoopThread:
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # interrupted: what is on its way goes back
+            future.cancel()  # interrupted: deliveries that are on their way go back
             raise
 
     def stop(self) -> None:
@@ -69,13 +69,13 @@ async def _cancel_all() -> None:
 
 
 class RemotePull:
-    """A receive that nobody stands and waits for."""
+    """A receive that no thread waits in."""
 
     def __init__(self, future: Future[Deliveries]) -> None:
         self._future = future
 
     def forgo(self) -> None:
-        """Wait no longer. What comes all the same goes back unburned."""
+        """Stop waiting. Deliveries that still come go back; no attempt is counted."""
         self._future.cancel()
 
 
@@ -122,7 +122,7 @@ class ThreadedSession:
             raise Closed(
                 "this mesh is closed"
                 if self._closed
-                else "this mesh belongs to the process that opened it, and this one was forked from it"
+                else "this mesh belongs to the process that opened it; this process was forked from that one"
             )
         return self._thread.run(work)
 
@@ -137,7 +137,7 @@ class ThreadedSession:
         return self._run(self._session.receive(mailbox, max, timeout, correlation_id))
 
     def pull(self, mailbox: str, max: int, arrived: Arrival) -> RemotePull:
-        """`arrived` is called in the client's own thread."""
+        """`arrived` is called in the client's thread."""
 
         async def wait() -> Deliveries:
             try:

@@ -1,4 +1,4 @@
-"""The session over a WebSocket: pipelined, in MessagePack, several receives outstanding."""
+"""The session over a WebSocket: pipelined, in MessagePack, with several receives at once."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ class WebSocketSession(RemoteSession):
         clock: Elapsed | None = None,
         find: Find | None = None,
     ) -> None:
-        """`find`: where the node is now, if that may change."""
+        """`find` returns the node's present address, if that may change."""
         super().__init__(url, clock)
         self._expected: set[tuple[str, str]] = set()
-        """Mailboxes and the correlation ids that they expect on behalf of this session."""
+        """Mailboxes and the correlation ids that they expect for this session."""
         self._link = Link(
             url,
             token,
@@ -98,7 +98,7 @@ class WebSocketSession(RemoteSession):
         return None if answer is None else msgspec.msgpack.decode(result.value, type=answer)
 
     async def _page(self, name: str, arguments: Arguments, row: type[Value]) -> tuple[list[Value], bool]:
-        """A part of a list, and whether it goes on."""
+        """One page of a list, and whether more follow."""
         raw = msgspec.Raw(encode(arguments))
         result = await self._link.ask(frames.Call(self._link.next_ref(), name, raw))
         rows: list[Value] = msgspec.msgpack.decode(result.value, type=list[row])  # type: ignore[valid-type]
@@ -169,7 +169,7 @@ class WebSocketSession(RemoteSession):
         return got
 
     def _unclaimed(self, got: frames.Deliveries) -> None:
-        """Whoever asked for these is gone."""
+        """The caller that asked for these is gone: give them back."""
         if got.tokens and not got.settled:
             self._link.tell(Settle(self._link.next_ref(), releases=list(got.tokens)))
 
@@ -193,7 +193,7 @@ class WebSocketSession(RemoteSession):
         await self._call("unexpect", frames.Correlation(*asked))
 
     def _renewals(self) -> list[frames.Call]:
-        """What is expected, for a node that may have started anew and forgotten it."""
+        """The expected answers, for a restarted node that has forgotten them."""
         return [
             frames.Call(self._link.next_ref(), "expect", msgspec.Raw(encode(frames.Correlation(*each))))
             for each in self._expected
@@ -238,7 +238,7 @@ class WebSocketSession(RemoteSession):
             if await self._really_stale([token], repeated=True):
                 self._held.drop([token])
                 raise
-            # The first answer was lost: both were done in one step, so the ids of the sends are known.
+            # The first answer was lost: sends and settle are one step, so the ids of the sends are known.
             answer = await self._link.ask(frames.Send(self._link.next_ref(), given))
             repeated = True
         self._held.drop([token])
@@ -287,7 +287,9 @@ class WebSocketSession(RemoteSession):
         return rows
 
     async def close(self, *, force: bool = False) -> None:
-        """Say goodbye: what is held goes back unburned. `force` just goes, as a crash would."""
+        """Say goodbye: held deliveries go back, no attempt is counted. `force` just disconnects, as a crash
+        would.
+        """
         await self._link.close(None if force else Goodbye())
         self._held.clear()
 
@@ -309,11 +311,11 @@ _CARRIERS: dict[type[Request[Any]], Callable[..., Awaitable[Any]]] = {
     PurgeDeadLetters: WebSocketSession._purge,
     Peek: WebSocketSession._peek,
 }
-"""Requests that are more than one call and its answer; the others are in `relaymesh.wire.calls`."""
+"""Requests that take more than one call; the others are in `relaymesh.wire.calls`."""
 
 
 def _batched(values: Sequence[Value]) -> Iterator[list[Value]]:
-    """As many as one frame may name at a time."""
+    """As many tokens as one frame may name."""
     for start in range(0, len(values), BATCH_MAX):
         yield list(values[start : start + BATCH_MAX])
 

@@ -92,7 +92,7 @@ class Breaker:
         self.outcomes += count
 
     def failed(self, now: int, *, expired: bool) -> str:
-        """Count a failure. Answers why the breaker must open now; empty when it need not.
+        """Count a failure. Returns why the breaker must open now; empty when it need not.
 
         Leases that run out at one moment are one failure in a row: one holder fell silent, however
         many deliveries it had.
@@ -166,7 +166,7 @@ class Breaker:
         return max(0, self._settings.breaker_probes - len(self.probes))
 
     def probe_passed(self, token: int) -> bool:
-        """Answers whether this was a probe; what went out before the breaker opened proves nothing."""
+        """Returns whether this was a probe; what went out before the breaker opened proves nothing."""
         if self.state != "half-open" or token not in self.probes:
             return False
         self.probes.discard(token)

@@ -77,7 +77,7 @@ class Stop(Command[None]):
 
 
 class Tick(Command[int]):
-    """Let time pass: what is due falls due, what has expired expires. Answers how many fell due."""
+    """Let time pass: what is due falls due, what has expired expires. Returns how many fell due."""
 
 
 class OpenMailbox(Command[None]):
@@ -94,7 +94,7 @@ class OpenMailbox(Command[None]):
 
 
 class RegisterAgent(Command[Registration]):
-    """An agent joins: `metadata` is a JSON object of its own. Answers its `Registration`.
+    """An agent joins: `metadata` is a JSON object of its own. Returns its `Registration`.
 
     `settings` are for its mailbox, if it has none yet.
     """
@@ -120,7 +120,7 @@ class RegisterAgent(Command[Registration]):
 
 
 class DrainAgent(Command[Registration]):
-    """A registered agent is to get no new tasks until it registers again. Answers its `Registration`."""
+    """A registered agent is to get no new tasks until it registers again. Returns its `Registration`."""
 
     agent: str
 
@@ -217,7 +217,7 @@ class Receive(Command[bool]):
 
 
 class Forgo(Command[bool]):
-    """The waiter no longer waits. Answers whether it was still waiting."""
+    """The waiter no longer waits. Returns whether it was still waiting."""
 
     mailbox: str
     waiter: Waiter
@@ -253,7 +253,7 @@ class Unexpect(Command[None]):
 
 
 class Ack(Command[list[int]]):
-    """Settle as done. Answers the tokens that were stale."""
+    """Settle as done. Returns the tokens that were stale."""
 
     tokens: Sequence[int]
     drop: bool = False
@@ -314,7 +314,7 @@ class Release(Command[None]):
 
 
 class Extend(Command[int]):
-    """A later deadline. Writes no record. Answers the deadline."""
+    """A later deadline. Writes no record. Returns the deadline."""
 
     token: int
     ms: int
@@ -325,7 +325,7 @@ class Extend(Command[int]):
 
 
 class ExtendAll(Command[list[int | None]]):
-    """The same for many, as (token, ms). Answers the deadlines; None for a lease that is lost."""
+    """The same for many, as (token, ms). Returns the deadlines; None for a lease that is lost."""
 
     extends: Sequence[tuple[int, int]]
 
@@ -348,7 +348,7 @@ class Complete(Command[bool]):
 
 
 class Redrive(Command[list[int | None]]):
-    """Put dead letters back, by (mailbox, dead sequence). Answers the new sequences; None: done before.
+    """Put dead letters back, by (mailbox, dead sequence). Returns the new sequences; None: done before.
 
     `edited`: for each letter the message that takes the place of its own, or None to leave it as it was.
     """
@@ -375,7 +375,7 @@ class PurgeDeadLetters(Command[int]):
 
 
 class Reprioritise(Command[int]):
-    """Give pending messages of a mailbox, named by id, another priority. Answers how many changed."""
+    """Give pending messages of a mailbox, named by id, another priority. Returns how many changed."""
 
     mailbox: str
     ids: frozenset[str] | None
@@ -400,7 +400,7 @@ class SetBreaker(Command[None]):
 
 
 class ForceDelayed(Command[int]):
-    """Make delayed messages due now. Answers how many."""
+    """Make delayed messages due now. Returns how many."""
 
     mailbox: str | None = None
 

@@ -23,7 +23,7 @@ from relaymesh.kernel.waiter import Waiter
 
 
 def receive(decision: Decision, command: Receive) -> bool:
-    """Serve the waiter now if anything is ready, else leave it waiting. Answers whether it was served."""
+    """Serve the waiter now if anything is ready, else leave it waiting. Returns whether it was served."""
     mailbox = decision.mailbox(command.mailbox)
     if decision.state.stopped:
         raise Closed("the mesh is stopping: nothing is delivered any more")
@@ -137,7 +137,7 @@ def _pick(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> tuple[list[Pa
 
 
 def _grant(decision: Decision, mailbox: Mailbox, waiter: Waiter, parts: list[Part]) -> tuple[Deliveries, int]:
-    """Lease these to the waiter. Answers what it is given, and what must be synced before that leaves."""
+    """Lease these to the waiter. Returns what it is given, and what must be synced before that leaves."""
     state = decision.state
     sequences = sequences_of(parts)
     first = state.next_token

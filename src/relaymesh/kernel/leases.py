@@ -21,7 +21,7 @@ def lease_of(decision: Decision, token: int) -> Lease:
 
 
 def extend(decision: Decision, command: Extend) -> int:
-    """A deadline `ms` from now, if that is later than the one it has. Answers it."""
+    """A deadline `ms` from now, if that is later than the one it has. Returns it."""
     lease = lease_of(decision, command.token)
     _extend(decision, lease, command.ms)
     decision.after_write()

@@ -79,7 +79,7 @@ def _letter(decision: Decision, mailbox: str, dead_sequence: int) -> DeadLetter:
 
 
 def purge(decision: Decision, command: PurgeDeadLetters) -> int:
-    """Remove dead letters for good. Answers how many there were."""
+    """Remove dead letters for good. Returns how many there were."""
     by_mailbox: dict[str, list[int]] = {}
     for mailbox, dead_sequence in dict.fromkeys(command.letters):
         _letter(decision, mailbox, dead_sequence)

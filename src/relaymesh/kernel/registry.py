@@ -17,7 +17,7 @@ from relaymesh.kernel.settings import MailboxSettings
 
 
 def register(decision: Decision, command: RegisterAgent) -> Registration:
-    """Open the agent's mailbox if it has none, and note what it says. Answers its registration."""
+    """Open the agent's mailbox if it has none, and note what it says. Returns its registration."""
     state, agent = decision.state, command.agent
     if agent not in state.mailboxes:
         state.charges.require(agent, MAILBOX_BYTES, command.budget)

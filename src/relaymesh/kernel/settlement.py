@@ -21,7 +21,7 @@ from relaymesh.kernel.step import Ended, Receipt
 
 
 def ack(decision: Decision, command: Ack) -> list[int]:
-    """Settle deliveries as done, or as dropped. Answers the tokens that were stale."""
+    """Settle deliveries as done, or as dropped. Returns the tokens that were stale."""
     held = decision.state.leases
     stale: list[int] = []
     by_mailbox: dict[str, list[Part]] = {}
@@ -60,7 +60,7 @@ def settle(decision: Decision, command: Settle) -> list[Receipt]:
 
 
 def complete(decision: Decision, command: Complete) -> bool:
-    """Note that the work is done although the lease was lost. Answers whether the message still waits."""
+    """Note that the work is done although the lease was lost. Returns whether the message still waits."""
     mailbox = decision.state.mailboxes.get(command.mailbox)
     part = None if mailbox is None else mailbox.entries.get(command.sequence)
     waits = part is not None and not part.completed
@@ -71,7 +71,7 @@ def complete(decision: Decision, command: Complete) -> bool:
 
 
 def nack(decision: Decision, command: Nack) -> str:
-    """Answers the final state of the attempt: retrying, deferred, dead_letter, dropped or success."""
+    """Returns the final state of the attempt: retrying, deferred, dead_letter, dropped or success."""
     lease = lease_of(decision, command.token)
     mailbox = decision.state.mailboxes[lease.grant.mailbox]
     failure = Failure(lease.attempt, decision.now, command.code, command.reason, command.stack)

@@ -111,7 +111,7 @@ class State:
         }
 
     def apply(self, record: AnyRecord) -> Any:
-        """Change the state by one record. Answers what the record itself does not say (for projections)."""
+        """Change the state by one record. Returns what the record itself does not say (for projections)."""
         self.now = max(self.now, record.at)
         detail = self._apply[record.__class__](record)
         self.sequence += record.count

@@ -1,8 +1,8 @@
-"""The local session for an event loop: decides on the loop, commits in one thread, wakes once a commit.
+"""The local session for an event loop: it decides on the loop and commits in one thread.
 
-The loop never waits for the disk. What needs no sync, grants and acks, it writes by itself while the disk
-is idle; the rest is the thread's. Commands that arrive while a sync runs share the next frame and
-the next sync; all that became due with it is handed over by a single call into the loop.
+The loop never waits for the disk. Grants and acks need no sync: the loop writes them itself while the disk
+is idle. The commit thread writes and syncs the rest. Commands that arrive while a sync runs share the next
+frame and the next sync. One call into the loop then hands over every result of that sync.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from relaymesh.wire.housekeeping import Stats
 
 
 class CommitThread:
-    """Writes and syncs whenever asked; everything asked for meanwhile is done in the next round."""
+    """Writes and syncs when asked. Requests that arrive during one round are done in the next round."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -57,7 +57,7 @@ class CommitThread:
                 elif core.written > core.synced:
                     core.ask_idle_sync()
         except MeshError:
-            return  # the core has told everybody who waited
+            return  # the core has already failed every waiting call
 
     def close(self) -> None:
         self._closing = True
@@ -117,7 +117,7 @@ class AsyncLocalSession(InProcess):
         try:
             self._loop.call_soon_threadsafe(_release_all, released)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed: no call waits any more
 
     async def execute(
         self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
@@ -139,7 +139,7 @@ class AsyncLocalSession(InProcess):
         return result
 
     async def _ask_node(self, request: Request[Result]) -> Result:
-        """Counters at once; a checkpoint takes long, and is another thread's."""
+        """Read counters on the loop; take a checkpoint, which is slow, in another thread."""
         if isinstance(request, Stats):
             return self.node.answer(request)  # type: ignore[return-value]
         return await asyncio.to_thread(self.node.answer, request)
@@ -153,7 +153,7 @@ class AsyncLocalSession(InProcess):
         return answer
 
     async def _commit(self, step: Step, durable: bool = False) -> None:
-        """Wait until the result may leave. Deliveries to others leave by themselves."""
+        """Wait until the result may leave. Deliveries to other waiters leave by themselves."""
         core = self._core
         waits = core.waits_for_sync
         everything = all_needs(step, waits_for_sync=waits, durable=durable)
@@ -166,7 +166,7 @@ class AsyncLocalSession(InProcess):
             await self._passed(needs, everything[1])
 
     def _written_at_once(self, synced: int) -> bool:
-        """Nothing here waits for the disk: it is written without the other thread, if that is free."""
+        """For steps that need no sync: write on the loop if the commit thread is idle."""
         core = self._core
         if synced > core.synced or not core.write_light():
             return False
@@ -205,13 +205,15 @@ class AsyncLocalSession(InProcess):
                         await asyncio.wait_for(room.wait(), min(left, ROOM_POLL_S))
                     except TimeoutError:
                         pass
-                room = asyncio.Event()  # asked for before the next try, so that no room is missed
+                room = asyncio.Event()  # ask before the next try, so that no free slot is missed
                 self._core.when_room(partial(self._set_on_loop, room))
             else:
                 return receipts
 
     async def _admit(self, command: Sending) -> list[Receipt]:
-        """Execute; where bytes differ from what was sent before, once more with those that mean the same."""
+        """Execute. If bytes differ from an earlier send of the same id, execute again with those that mean
+        the same.
+        """
         self.node.prepare(command)
         step = self._core.submit(command)
         if step.differing is not None:
@@ -230,7 +232,7 @@ class AsyncLocalSession(InProcess):
         try:
             self._loop.call_soon_threadsafe(event.set)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed: no call waits any more
 
     # -- receiving
 
@@ -244,9 +246,9 @@ class AsyncLocalSession(InProcess):
         holder: str | None = None,
         remote: bool = False,
     ) -> Deliveries:
-        """Up to `max` deliveries; none at all when none came in time. Cancelled, it gives them back.
+        """Return up to `max` deliveries; none if none came in time. A cancelled receive gives them back.
 
-        `holder`: in whose name, if not this process's; `remote`: it keeps its leases over a restart.
+        `holder`: the name that holds the leases, if not this process; `remote`: the leases survive a restart.
         """
         future: asyncio.Future[Deliveries] = self._loop.create_future()
         waiter = Waiter(holder or self.holder, max, correlation_id, remote)
@@ -272,11 +274,11 @@ class AsyncLocalSession(InProcess):
                 timer.cancel()
 
     async def pull(self, mailbox: str, max: int) -> Deliveries:
-        """A receive without end."""
+        """A receive without a time limit."""
         return await self.receive(mailbox, max, None)
 
     def _give_up(self, mailbox: str, receiver: AsyncReceiver) -> None:
-        """The time is over: an empty answer, unless deliveries are on their way already."""
+        """The time limit passed: return nothing, unless deliveries are already on their way."""
         try:
             waited = self._core.forgo(mailbox, receiver).result
         except MeshError:
@@ -295,7 +297,7 @@ class AsyncLocalSession(InProcess):
             self.give_back(delivered.tokens)
 
     def give_back(self, tokens: Sequence[int]) -> None:
-        """Deliveries nobody received: unburned, and without waiting."""
+        """Give back deliveries that no receive took: no attempt is counted. Does not wait."""
         try:
             step = self._core.submit(Release(tokens))
         except MeshError:

@@ -1,8 +1,8 @@
 """Clocks. Mesh time is what the kernel is given as `now`.
 
-It starts at max(wall clock, last record) and is carried on by a clock that counts suspended time
-(`CLOCK_BOOTTIME` where there is one), so that a wall clock that jumps changes nothing while the
-process runs, and time never goes back over a restart.
+It starts at max(wall clock, last record). From then on it follows a clock that counts suspended time
+(`CLOCK_BOOTTIME` where there is one). A jump of the wall clock therefore changes nothing while the process
+runs, and mesh time never goes back over a restart.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class Clock(Protocol):
     """Where time comes from."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as this machine believes."""
+        """Milliseconds since 1970, by the wall clock of this machine."""
 
     def elapsed_ns(self) -> int:
-        """Nanoseconds since some moment, never going back, counting suspended time."""
+        """Nanoseconds since an arbitrary moment. Never goes back; counts suspended time."""
 
     def awake_ns(self) -> int:
-        """The same without suspended time: what differs from `elapsed_ns` was slept."""
+        """The same without suspended time: the difference to `elapsed_ns` is the time suspended."""
 
     def wait(self, latch: Latch, seconds: float | None) -> bool:
-        """Wait for the latch at most so long. Answers whether it opened."""
+        """Wait for the latch, up to the timeout. Returns whether it opened."""
 
 
 class Latch:
@@ -62,7 +62,7 @@ class SystemClock:
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    # Called several times a message, so without a frame of their own.
+    # These run several times per message, so they have no stack frame of their own.
     elapsed_ns = staticmethod(
         time.monotonic_ns if _BOOTTIME is None else partial(time.clock_gettime_ns, _BOOTTIME)
     )
@@ -96,7 +96,7 @@ class MeshTime:
 
 
 class SuspendGuard:
-    """Notices that the machine slept, or its wall clock was moved, between two looks."""
+    """Detects, between two looks, that the machine was suspended or its wall clock was moved."""
 
     def __init__(self, clock: Clock, mesh_time: MeshTime, threshold_ms: int = 5_000) -> None:
         self._clock = clock
@@ -106,7 +106,7 @@ class SuspendGuard:
         self._drift_ms = mesh_time.drift_ms()
 
     def look(self) -> str | None:
-        """What happened since the last look, in words; None when nothing did."""
+        """What happened since the last look, in words; None if nothing did."""
         slept_ns = self._clock.elapsed_ns() - self._clock.awake_ns()
         drift_ms = self._mesh_time.drift_ms()
         suspended = (slept_ns - self._slept_ns) // 1_000_000

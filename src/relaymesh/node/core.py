@@ -1,16 +1,16 @@
 """The core of a node: kernel, lock and committer, without an event loop.
 
-A command is decided under the lock, which no I/O is ever done under; its records join those that
-wait to be written. Whoever needs them durable writes and syncs, for everybody at once:
+A command is decided under the lock; no I/O is done under it. The command's records join those that wait to
+be written. A caller that needs them durable writes and syncs for all waiting callers at once:
 
     submit(command)      decide; the records wait                          (any thread)
     reach(needs)         come back when the marks have passed              (callers' threads)
     write(), sync()      move the marks, then hand over what waited        (one thread each at a time)
-    write_light()        the same for a few numbers, if nobody has to wait (an event loop)
+    write_light()        the same for a few numbers, without waiting     (an event loop)
 
-`written` and `synced` are the marks: every event below them is written, or durable. A receipt, a
-delivery, a refusal leaves only behind its marks. After a failed write or sync the core is dead:
-everything that waits, and every later call, gets `JournalPoisoned`.
+`written` and `synced` are the marks: every event below `written` is written, every event below `synced` is
+durable. A receipt, a delivery or a refusal leaves only after its marks have passed. After a failed write or
+sync the core is dead: every waiting call, and every later call, gets `JournalPoisoned`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ LIGHT = frozenset({Granted, Acked, Dropped})
 LIGHT_RECORDS_MAX = 50
 LIGHT_EVENTS_MAX = 2_000
 LIGHT_BYTES_MAX = 65_536
-"""Of a frame that may be written at once. A record has up to half a kilobyte of names, an event 9 bytes."""
+"""The largest frame that an event loop may write itself. A record has up to half a kilobyte of names, an
+event 9 bytes.
+"""
 
 
 STOP_BROKEN_S = 5.0
-"""How long a broken kernel waits for a sync under way before it ends without one of its own."""
+"""How long a broken kernel waits for a running sync before it ends without a sync of its own."""
 
 
 class JournalPort(Protocol):
@@ -75,12 +77,12 @@ class JournalPort(Protocol):
 
 
 class Ticket(Protocol):
-    """Somebody waits for the marks to pass what it needs."""
+    """A caller that waits for the marks to pass what it needs."""
 
     needs: Marks
 
     def release(self, error: MeshError | None) -> None:
-        """The marks have passed, or they never will."""
+        """Called when the marks have passed, or when they never will."""
 
 
 class Receiver(msgspec.Struct, eq=False):
@@ -119,21 +121,21 @@ class Core:
         self.waits_for_sync = waits_for_sync
         """False when a receipt leaves after the write (`batched`, `memory`)."""
         self.written = self.synced = self.through = kernel.state.sequence
-        """Every event below `through` was decided; nothing of a step that failed lies below it."""
+        """Every event below `through` was decided. No event of a failed step lies below it."""
         self.failure: MeshError | None = None
         self.on_release: Callable[[list[tuple[Ticket, MeshError | None]]], None] = _release_here
         self.on_timer: Callable[[], None] = _nothing
-        """Called when something is to happen earlier than `timer_at`."""
+        """Called when the timer must fire earlier than `timer_at`."""
         self.timer_at = 0
         self.on_due: Callable[[int], None] = _nothing_due
-        """Called, without the lock, before a step at or after `timer_at`: it may let leases run out."""
+        """Called without the lock before a step at or after `timer_at`: it may let leases expire."""
         self.idle_sync_asked = False
-        """Something was written that nobody waits to see synced; `on_timer` was called for it."""
+        """Something was written whose sync no caller waits for; `on_timer` was called for it."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._syncing = threading.Lock()
         self.forked = False
-        """Whether this is a forked child's copy: its threads are gone, its locks may be held for ever."""
+        """Whether this is a forked child's copy: its threads are gone, and its locks may be held forever."""
         _cores.add(self)
         self._records: list[AnyRecord] = []
         self._encoded: list[bytes] = []
@@ -148,7 +150,7 @@ class Core:
     # -- deciding -----------------------------------------------------------------------------
 
     def submit(self, command: Command[Any]) -> Step:
-        """Decide a command. Nothing of it is durable yet: `commit` the step, or wait with a ticket."""
+        """Decide a command. Its records are not durable yet: `commit` the step, or wait with a ticket."""
         if self.failure is not None:
             self._refuse()
         now = self.time.now()
@@ -156,7 +158,7 @@ class Core:
             self.on_due(now)
         try:
             with self._lock:
-                if self.failure is not None:  # it came while this thread waited
+                if self.failure is not None:  # it arrived while this thread waited
                     self._refuse()
                 step = self.kernel.step(command, now)
                 if step.records:
@@ -167,7 +169,7 @@ class Core:
                     self._tell_of_room()
                 next_at = self.kernel.next_event_at
                 if next_at < self.timer_at:
-                    self.timer_at = next_at  # so that `on_due` comes first, also if housekeeping sleeps on
+                    self.timer_at = next_at  # so that `on_due` comes first, even if housekeeping still sleeps
                     self.on_timer()
         except BaseException:
             if self.kernel.broken:
@@ -211,16 +213,17 @@ class Core:
             open_latch()
 
     def _stop_broken(self) -> None:
-        """The kernel ended in the middle of a step. What was decided before is written; then all ends.
+        """The kernel raised in the middle of a step. Write what was decided before, then fail every call.
 
-        Not if this thread, or a disk that hangs, is in the middle of a sync: what waits is then told only.
+        If this thread or a hanging disk is in the middle of a sync, write nothing: only fail the waiting
+        calls.
         """
         if self._syncing.acquire(timeout=STOP_BROKEN_S):
             try:
                 self.write()
                 self._sync()
             except MeshError:
-                return  # the core is dead already, and those who wait were told
+                return  # the core is already dead, and its waiting calls have failed
             finally:
                 self._syncing.release()
         self.shut(self.kernel.failure)
@@ -253,7 +256,9 @@ class Core:
             return look(self.kernel)
 
     def observe(self, look: Callable[[Kernel], Seen]) -> tuple[Seen, Marks]:
-        """Look at the state, and learn what the answer waits for: a power loss must not take it back."""
+        """Look at the state, and return the marks that the answer must wait for, so that a power loss cannot
+        revert it.
+        """
         if self.failure is not None:
             self._refuse()
         with self._lock:
@@ -274,10 +279,10 @@ class Core:
         return result
 
     def reach(self, needs: Marks) -> None:
-        """Come back when the marks have passed. The first to come does the work for all who wait."""
+        """Return when the marks have passed. The first caller writes and syncs for all that wait."""
         written, synced = needs
         while self.synced < synced:
-            with self._syncing:  # first, and the write behind it: one queue to stand in, not two
+            with self._syncing:  # sync first, then the write behind it: callers wait in one queue, not in two
                 if self.synced < synced:
                     self._write_through(synced)
                     self._sync()
@@ -293,13 +298,13 @@ class Core:
                     self._write()
 
     def ask_idle_sync(self) -> None:
-        """What is written, and nobody waits for, is to be synced soon all the same."""
+        """Schedule a sync of what is written although no caller waits for it."""
         if not self.idle_sync_asked:
             self.idle_sync_asked = True
             self.on_timer()
 
     def arm_timer(self) -> int:
-        """Have `on_timer` called for whatever comes before the next event. Answers its mesh time."""
+        """Have `on_timer` called for what is due before the next event. Returns its mesh time."""
         with self._lock:
             self.timer_at = self.kernel.next_event_at
             return self.timer_at
@@ -310,10 +315,11 @@ class Core:
             self._write()
 
     def write_light(self) -> bool:
-        """Write what waits if that means no waiting for the disk, nor for another thread; whether it did.
+        """Write what waits, if that needs no wait for the disk or for another thread. Returns whether it
+        wrote.
 
-        So it is with grants and acks, unless a sync is under way: a few kilobytes into pages that are in
-        memory. Two hand-overs between threads cost several times that.
+        Grants and acks can be written this way unless a sync runs: they are a few kilobytes, copied into
+        pages that are in memory. Two hand-overs between threads cost several times that.
         """
         if self._syncing.locked() or not self._writing.acquire(blocking=False):
             return False
@@ -347,7 +353,7 @@ class Core:
         self._write_frame(*taken)
 
     def _take(self) -> tuple[list[bytes], list[Projection], int]:
-        """What waits to be written, and the sequence behind it."""
+        """Take what waits to be written. Returns it with the sequence behind it."""
         encoded, self._encoded = self._encoded, []
         self._records = []
         projections, self._projections = self._projections, []
@@ -400,7 +406,7 @@ class Core:
     # -- handing over -------------------------------------------------------------------------
 
     def wait_for(self, ticket: Ticket) -> None:
-        """Release the ticket when the marks have passed it; somebody else moves them."""
+        """Release the ticket when the marks have passed it; another thread moves the marks."""
         with self._lock:
             if self.failure is not None:
                 self._refuse()
@@ -425,7 +431,7 @@ class Core:
     # -- snapshots ----------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """A snapshot at a sequence that lies between two frames."""
+        """Take a snapshot at a sequence that lies between two frames."""
         with self._writing:
             if self.failure is not None:
                 self._refuse()
@@ -436,7 +442,7 @@ class Core:
         return snapshot
 
     def let_go(self, snapshot: Snapshot) -> None:
-        """The snapshot is taken, or given up; also when the core is dead by now."""
+        """Called when the snapshot was taken or given up, even if the core is dead by now."""
         with self._lock:
             snapshot.close()
 
@@ -448,18 +454,18 @@ class Core:
     # -- ends ---------------------------------------------------------------------------------
 
     def _refuse(self) -> NoReturn:
-        """Tell a caller why the core is dead. No lock is taken: in a forked child it may be held for ever."""
+        """Raise the error that ended the core. Takes no lock: a forked child's lock may be held forever."""
         assert self.failure is not None
         raise type(self.failure)(self.failure.message, hint=self.failure.hint)
 
     def _die(self, error: BaseException) -> MeshError:
-        """The journal failed: nobody waits any longer, and the outcome of what was pending is unknown."""
+        """The journal failed: fail every waiting call. The outcome of what was pending is unknown."""
         failure = error if isinstance(error, MeshError) else JournalPoisoned(f"the commit failed: {error!r}")
         self.shut(failure)
         return failure
 
     def shut(self, failure: MeshError) -> None:
-        """No call succeeds after this one; whoever waits is told."""
+        """Fail every waiting call and every later one."""
         with self._lock:
             if self.failure is None:
                 self.failure = failure
@@ -474,7 +480,7 @@ class Core:
 
 
 def _are_light(records: list[AnyRecord]) -> bool:
-    """Whether they are numbers and names, and not too many."""
+    """Whether the records hold only numbers and names, and are few."""
     if len(records) > LIGHT_RECORDS_MAX:
         return False
     events = 0
@@ -494,11 +500,11 @@ _cores: weakref.WeakSet[Core] = weakref.WeakSet()
 
 
 def _end_forked() -> None:
-    """In a forked child: every mesh of the parent is dead here. Once a fork, not at every call."""
+    """In a forked child: mark every mesh of the parent as dead. Runs once per fork, not at each call."""
     for core in _cores:
         core.forked = True
         core.failure = Closed(
-            "this mesh belongs to the process that opened it, and this one was forked from it"
+            "this mesh belongs to the process that opened it; this process was forked from that one"
         )
 
 

@@ -1,7 +1,7 @@
 """What a node does once a day: archive and purge old dead letters, and drop old segments.
 
-The first time is at the start. What is due then is told by the letters and segments themselves, so a node
-that is restarted every day does it every day, and one that was down for a month makes up for it.
+It runs first at the start. The letters and segments themselves tell what is due, so a node that is restarted
+every day still does it every day, and a node that was down for a month catches up.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ alert = logging.getLogger("relaymesh.alert")
 
 DAY_MS = 86_400_000
 AGAIN_MS = 3_600_000
-"""When it is tried again after it failed."""
+"""How long to wait before the next try after a failure."""
 LETTERS_AT_ONCE = 1_000
 LETTER_BYTES_AT_ONCE = 8_000_000
-"""Archived and purged in one go, so that neither holds up others for long."""
+"""Letters archived and purged in one go. The number is small, so that other work is not held up."""
 
 
 class Daily:
-    """Says when it is due, and does it. `run` is for one thread at a time."""
+    """Tells when the daily work is due, and does it. Only one thread at a time calls `run`."""
 
     def __init__(
         self,
@@ -47,28 +47,28 @@ class Daily:
         self._stopped = False
 
     def due(self, now: int) -> bool:
-        """Whether a day has passed; true once a day."""
+        """Whether a day has passed. True once a day."""
         if now < self._next_ms:
             return False
         self._next_ms = now + DAY_MS
         return True
 
     def stop(self) -> None:
-        """Begin nothing more: the mesh closes. What is left is done at the next start."""
+        """Start nothing more: the mesh closes. The next start does the rest."""
         self._stopped = True
 
     def run(self) -> None:
-        """Raises nothing: what fails is told, and tried again in an hour."""
+        """Raises nothing: a failure is logged and tried again in an hour."""
         try:
             self._drop_letters()
             if not self._stopped:
                 self._drop_segments()
         except (MeshError, OSError) as error:
             if self._core.failure is not None:
-                return  # the mesh is closed, or its journal failed: that was told
+                return  # the mesh is closed, or its journal failed: that was logged
             self._next_ms = self._core.time.now() + AGAIN_MS
             alert.error(
-                "the daily work failed, nothing that it had not archived was removed;"
+                "the daily work failed; nothing was removed that was not archived before;"
                 " it is tried again in an hour: %s",
                 error,
             )
@@ -84,7 +84,7 @@ class Daily:
                     PurgeDeadLetters([(letter.mailbox, letter.dead_sequence) for letter in letters])
                 )
             except NotFound:
-                continue  # somebody purged one of them meanwhile: look again
+                continue  # another caller purged one of them meanwhile: look again
         if purged:
             log.info(
                 "purged %d dead letters older than %s days; archived in %s",

@@ -35,7 +35,7 @@ class RealFile:
 
     def write_at(self, data: bytes, offset: int) -> None:
         written = self._write_some(data, offset)
-        while written < len(data):  # a short write is legal and says nothing about why
+        while written < len(data):  # a short write is legal and does not tell the reason
             more = self._write_some(memoryview(data)[written:], offset + written)
             if more == 0:
                 raise OSError(errno.EIO, "the disk accepted no byte", self._name)
@@ -54,7 +54,7 @@ class RealFile:
 
     def sync(self) -> None:
         if sys.platform == "darwin":
-            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)  # fsync there leaves the data in the drive's cache
+            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)  # on macOS, fsync leaves the data in the drive's cache
         elif hasattr(os, "fdatasync"):
             os.fdatasync(self._fd)
         else:
@@ -71,7 +71,7 @@ class RealFile:
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
                     raise
-        self.truncate(size)  # reserves no blocks, but syncs need not change the size any more
+        self.truncate(size)  # reserves no blocks, but later syncs need not change the size
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -106,7 +106,7 @@ class RealFile:
 
 
 class RealLock:
-    """A lock of the operating system: gone with the process, however it ends."""
+    """A lock of the operating system. It ends with the process, however the process ends."""
 
     def __init__(self, path: Path) -> None:
         self._fd = create_file(path, os.O_RDWR)
@@ -148,8 +148,8 @@ _held: weakref.WeakSet[RealLock] = weakref.WeakSet()
 
 
 def _drop_inherited_locks() -> None:
-    # A forked child shares the lock's open file: kept open there, it would hold the directory
-    # after the parent was killed. Closing the child's copy leaves the parent's lock as it is.
+    # A forked child shares the lock's open file. If the child kept it open, the directory would stay locked
+    # after the parent was killed. Closing the child's copy leaves the parent's lock in place.
     for lock in list(_held):
         lock.release()
 
@@ -159,7 +159,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class RealDisk:
-    """The folder `root`; nothing is touched before the first call."""
+    """The folder `root`. Nothing is read or written before the first call."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root)
@@ -189,7 +189,7 @@ class RealDisk:
     def make_folder(self, folder: str) -> None:
         for made in make_folder(self._path(folder)):
             if not made.is_relative_to(self.root) or made == self.root:
-                _sync_folder(made.parent)  # above the root nobody else would
+                _sync_folder(made.parent)  # no other code syncs the folders above the root
 
     def sync_folder(self, folder: str) -> None:
         _sync_folder(self._path(folder))

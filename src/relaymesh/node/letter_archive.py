@@ -1,10 +1,10 @@
-"""The archive of dead letters: what is purged by age is appended to a file first.
+"""The archive of dead letters: a letter is appended to a file before it is purged for its age.
 
     dead-letters/2026-11.jsonl    a line for each letter, as `GET /v1/dead-letters` shows it; a file a month
 
-Lines are synced before the letters are purged. After a crash in between, the letters are still there and are
-archived again: a letter may be there twice, never not at all. A line that a crash cut off is removed by the
-next append. RelayMesh never deletes these files. They are not part of the mirror.
+Lines are synced before the letters are purged. After a crash in between, the letters are still in the mailbox
+and are archived again: the archive may hold a letter twice, but never misses one. The next append removes a
+line that a crash cut off. RelayMesh never deletes these files. They are not part of the mirror.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LetterArchive:
         self._disk = disk.primary if isinstance(disk, MirroredDisk) else disk
 
     def append(self, letters: Sequence[DeadLetter], wall_ms: int) -> str | None:
-        """Come back when they are durable; returns the name of the file. Raises `OSError`."""
+        """Append the lines and sync them; returns the name of the file. Raises `OSError`."""
         if self._disk is None:
             return None
         name = f"{DEAD_LETTERS}/{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y-%m}.jsonl"
@@ -46,12 +46,13 @@ class LetterArchive:
             file.sync()
         finally:
             file.close()
-        self._disk.sync_folder(DEAD_LETTERS)  # also if it was there: the crash may have come just before
+        # Even if the folder existed: the crash may have come just before its sync.
+        self._disk.sync_folder(DEAD_LETTERS)
         return name
 
 
 def _end_of_lines(file: File) -> int:
-    """The offset behind the last whole line; what lies behind it is cut off."""
+    """The offset behind the last whole line; the bytes behind it are cut off."""
     size = end = file.size()
     while end > 0:
         start = max(0, end - BLOCK_BYTES)

@@ -28,7 +28,7 @@ ROOM_POLL_S = 1.0
 
 
 class Pull(Receiver, eq=False, kw_only=True):
-    """A receive that nobody stands and waits for: its deliveries are handed to whoever asked."""
+    """A receive that no thread waits in: its deliveries are handed to `arrived`."""
 
     mailbox: str = ""
     arrived: Any = None
@@ -38,12 +38,12 @@ class Pull(Receiver, eq=False, kw_only=True):
         self.arrived(self.deliveries or nothing_from(self.mailbox), error)
 
     def forgo(self) -> None:
-        """Wait no longer. What is on its way already is handed over all the same."""
+        """Stop waiting. Deliveries that are already on their way are still handed over."""
         self.core.forgo(self.mailbox, self)
 
 
 class InProcess:
-    """What a session on a node in this process says of it, whether its calls are awaited or not."""
+    """What a session on a node in this process says of that node, for both the sync and the async session."""
 
     namespace = DEFAULT_NAMESPACE
 
@@ -62,19 +62,19 @@ class InProcess:
 
     @property
     def failure(self) -> MeshError | None:
-        """The journal failed, or the mesh is closed: no call succeeds any more."""
+        """Whether the journal failed or the mesh is closed: no call succeeds any more."""
         return self._core.failure
 
     @property
     def forked(self) -> bool:
-        """This is a forked child's copy: everything here is the parent's."""
+        """Whether this is a forked child's copy: everything here belongs to the parent."""
         return self._core.forked
 
     def new_ids(self, count: int) -> list[str]:
         return self.node.new_ids(count)
 
     def holds(self, token: int) -> bool:
-        """Whether the lease is still good."""
+        """Whether the lease is still held."""
         return self._core.kernel.holds(token)
 
 
@@ -84,10 +84,10 @@ class LocalSession(InProcess):
     def execute(
         self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
     ) -> Result:
-        """Do what a command, a query or a request to the node asks for; return once its promise holds.
+        """Execute a command, a query or a request to the node; return once its promise holds.
 
-        timeout: of a command that sends, how long to wait for room in a full mailbox. None: not at all.
-        durable: wait for the sync, also where results do not.
+        timeout: how long a send waits for room in a full mailbox. None: do not wait.
+        durable: wait for the sync even where the durability setting does not.
         """
         result: Result
         if isinstance(request, SENDING):
@@ -108,7 +108,7 @@ class LocalSession(InProcess):
         return answer
 
     def _send(self, command: Sending, timeout: float | None) -> list[Receipt]:
-        """A full mailbox is tried again whenever one gets room, until the time is over."""
+        """Try a full mailbox again whenever a mailbox gets room, until the time is over."""
         try:
             return self._admit(command) if not timeout else self._wait_for_room(command, timeout)
         except Refused as error:
@@ -127,13 +127,15 @@ class LocalSession(InProcess):
                     raise
                 if latch is not None:
                     self.node.clock.wait(latch, min(left, ROOM_POLL_S))
-                latch = Latch()  # asked for before the next try, so that no room is missed
+                latch = Latch()  # ask before the next try, so that no free slot is missed
                 self._core.when_room(latch.open)
             else:
                 return receipts
 
     def _admit(self, command: Sending) -> list[Receipt]:
-        """Execute; where bytes differ from what was sent before, once more with those that mean the same."""
+        """Execute. If bytes differ from an earlier send of the same id, execute again with those that mean
+        the same.
+        """
         core = self._core
         self.node.prepare(command)
         step = core.submit(command)
@@ -158,9 +160,9 @@ class LocalSession(InProcess):
         holder: str | None = None,
         remote: bool = False,
     ) -> Deliveries:
-        """Up to `max` deliveries; none at all when none came in time. `timeout` None waits for ever.
+        """Return up to `max` deliveries; none if none came in time. `timeout` None waits forever.
 
-        `holder`: in whose name, if not this process's; `remote`: it keeps its leases over a restart.
+        `holder`: the name that holds the leases, if not this process; `remote`: the leases survive a restart.
         """
         core = self._core
         latch = Latch()
@@ -183,14 +185,14 @@ class LocalSession(InProcess):
         return receiver.deliveries
 
     def pull(self, mailbox: str, max: int, arrived: Arrival) -> Pull:
-        """A receive without waiting: whoever commits the grant calls `arrived`."""
+        """Receive without waiting: the thread that commits the grant calls `arrived`."""
         core = self._core
         pull = Pull(Waiter(self.holder, max), mailbox=mailbox, arrived=arrived, core=core)
         core.commit(core.receive(mailbox, pull))
         return pull
 
     def _abandon(self, mailbox: str, receiver: Receiver) -> None:
-        """The caller was interrupted: what it was granted meanwhile goes back unburned."""
+        """The caller was interrupted: give back what it was granted meanwhile. No attempt is counted."""
         core = self._core
         try:
             core.commit(core.forgo(mailbox, receiver))

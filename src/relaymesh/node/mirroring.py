@@ -1,4 +1,4 @@
-"""Which mirror a data directory has: the one in the settings, or the one it is noted to have."""
+"""Which mirror a data directory has: the one in the settings, else the one recorded in the directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ log = logging.getLogger("relaymesh.node")
 
 
 def mirror_of(path: Path, disk: Disk, settings: MeshSettings) -> Mirror | None:
-    """The mirror to open the directory with. Raises `InvalidSettings` when the two lie in each other."""
+    """The mirror to open the directory with. Raises `InvalidSettings` when one directory lies inside the
+    other.
+    """
     data = path.resolve()
     if settings.mirror is not None:
         place, mode = Path(settings.mirror).expanduser().resolve(), settings.mirror_mode
@@ -27,7 +29,7 @@ def mirror_of(path: Path, disk: Disk, settings: MeshSettings) -> Mirror | None:
         place, mode = noted
     if place == data or data in place.parents or place in data.parents:
         raise InvalidSettings(
-            f"the mirror {place} and the data directory {data} lie in each other",
+            f"the mirror {place} and the data directory {data} overlap: one lies inside the other",
             hint="name a directory on another disk",
         )
     return Mirror(
@@ -36,7 +38,7 @@ def mirror_of(path: Path, disk: Disk, settings: MeshSettings) -> Mirror | None:
 
 
 def noted_mirror(path: Path, disk: Disk) -> tuple[Path, MirrorMode] | None:
-    """The mirror the directory was last opened with. In a copied directory the note means the original's."""
+    """The mirror recorded at the last opening. In a copied directory that record belongs to the original."""
     note = read_note(disk)
     if note is None:
         return None
@@ -47,7 +49,7 @@ def noted_mirror(path: Path, disk: Disk) -> tuple[Path, MirrorMode] | None:
 
 
 def naming_the_way_out(error: JournalDamaged, mirror: Mirror) -> JournalDamaged:
-    """The same refusal, saying whether the mirror can take the damaged directory's place."""
+    """The same refusal, with a hint whether the mirror can replace the damaged directory."""
     try:
         found = verify(mirror.disk)
     except OSError as unreadable:
@@ -55,10 +57,10 @@ def naming_the_way_out(error: JournalDamaged, mirror: Mirror) -> JournalDamaged:
     if found.damage:
         first = found.damage[0]
         bad = f"{first.segment} at offset {first.offset}: {first.why}"
-        return JournalDamaged(error.message, hint=f"the mirror {mirror.name} is no help: {bad}")
+        return JournalDamaged(error.message, hint=f"the mirror {mirror.name} is damaged too: {bad}")
     if not found.segments:
         return error
     return JournalDamaged(
         error.message,
-        hint=f"the mirror reads back whole: relaymesh journal restore --from {mirror.name} --dir {mirror.of}",
+        hint=f"the mirror is intact: relaymesh journal restore --from {mirror.name} --dir {mirror.of}",
     )

@@ -1,4 +1,4 @@
-"""A node: one core and everything that has to be done beside it.
+"""A node: one core and the background work around it.
 
 Owns the directory, the clock and the background threads. Decides nothing about messages.
 """
@@ -38,7 +38,7 @@ log = logging.getLogger("relaymesh.node")
 
 
 class Node:
-    """An open mesh directory, or a mesh in memory. `close` it, or the next start has to replay more."""
+    """An open mesh directory, or a mesh in memory. `close` it; otherwise the next start replays more."""
 
     def __init__(
         self,
@@ -51,7 +51,9 @@ class Node:
         mirror: Mirror | None = None,
         background: bool = True,
     ) -> None:
-        """`background=False`: no threads; the caller lets time pass with `tend`. `mirror` is for a `disk`."""
+        """`background=False`: no threads; the caller lets time pass with `tend`. `mirror` belongs to a given
+        `disk`.
+        """
         self.path = path
         self.settings = settings
         self.clock = clock or SystemClock()
@@ -125,7 +127,7 @@ class Node:
             return self.mint.mint(self.time.now(), count)
 
     def answer(self, request: Request[Result]) -> Result:
-        """Answer a request that is the node's own: see `relaymesh.wire.housekeeping`."""
+        """Answer a request to the node itself: see `relaymesh.wire.housekeeping`."""
         if isinstance(request, Stats):
             return cast("Result", self.core.read(lambda kernel: stats_of(self, kernel)))
         assert isinstance(request, Checkpoint), f"no node answers {request!r}"
@@ -140,7 +142,7 @@ class Node:
         return self._checkpointing.take()
 
     def catch_up(self, seconds: float) -> None:
-        """Come back when everything decided so far is durable and in the store; waits for the disk twice."""
+        """Return when everything decided so far is durable and in the store. Waits for the disk twice."""
         if self.core.unsynced:
             self.core.sync()
         if self.projector is not None and not self.projector.drain(seconds):
@@ -154,9 +156,9 @@ class Node:
     # -- the end ------------------------------------------------------------------------------
 
     def close(self, *, force: bool = False) -> None:
-        """Stop: give deliveries back, flush, and let go of the directory. Twice is once.
+        """Stop: give deliveries back, flush, and release the directory. A second call does nothing.
 
-        `force` skips the flush of what nobody waits for; a mesh in memory then says what it dropped.
+        `force` skips the flush of what no caller waits for; a mesh in memory then logs what it dropped.
         """
         with self._closing:
             if self.closed:

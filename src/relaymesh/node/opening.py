@@ -62,9 +62,9 @@ def open_directory(
     *,
     now_ns: int,
 ) -> Opened:
-    """Take the directory, bring the state back, and catch the store up. Raises a `DirectoryError`.
+    """Lock the directory, restore the state, and catch the store up. Raises a `DirectoryError`.
 
-    `now_ns` is the wall clock: the time written into the new segment.
+    `now_ns` is the wall clock: the time that is written into the new segment.
     """
     try:
         return _open_directory(disk, store_path, settings, mirror, now_ns)
@@ -90,13 +90,14 @@ def _open_directory(
         if store_path is not None and (store is None or store.applied != state.sequence):
             if store is not None:
                 log.warning(
-                    "the store ends at %d, the journal at %d: it is built anew", store.applied, state.sequence
+                    "the store ends at %d, the journal at %d: it is rebuilt", store.applied, state.sequence
                 )
                 store.close()
             rebuild_store(disk, store_path)
             store = SqliteStore(store_path)
             if store.applied == 0:
-                store.skip_to(FIRST_SEQUENCE)  # the journal is empty: there was nothing to build it from
+                # The journal is empty: there was nothing to rebuild the store from.
+                store.skip_to(FIRST_SEQUENCE)
         segments = len(disk.list(JOURNAL))
     except BaseException as error:
         recovery.close()
@@ -120,7 +121,7 @@ def _open_directory(
 
 
 def _give_free(writer: Writer) -> None:
-    """A start that fails behind its recovery must not keep the directory."""
+    """Release the directory if a start fails after recovery."""
     try:
         writer.close()
     except DirectoryError as error:
@@ -128,20 +129,20 @@ def _give_free(writer: Writer) -> None:
 
 
 def _open_store(path: Path) -> SqliteStore | None:
-    """The store, or None when its file is damaged: the journal has everything that was in it."""
+    """The store, or None when its file is damaged: the journal holds everything that was in it."""
     try:
         return SqliteStore(path)
     except DAMAGED as error:
-        log.warning("%s is damaged and is built anew: %s", path, error)
+        log.warning("%s is damaged and is rebuilt: %s", path, error)
     except StoreMisconfigured as error:
         if not isinstance(error.__cause__, DAMAGED):
             raise
-        log.warning("%s is damaged and is built anew: %s", path, error.__cause__)
+        log.warning("%s is damaged and is rebuilt: %s", path, error.__cause__)
     return None
 
 
 def _bring_back(recovery: Recovery, store: SqliteStore | None) -> tuple[State, SqliteStore | None]:
-    """Checkpoint and replay; the store follows, unless what it needs lies before the checkpoint."""
+    """Load a checkpoint and replay. The store follows, unless it needs events from before the checkpoint."""
     aside = read_aside(recovery.disk)
     state = restore(map(decode_piece, recovery.chunks())) if recovery.checkpoint else first_state()
     if store is not None and store.applied == 0 and recovery.checkpoint is None:
@@ -168,7 +169,7 @@ def _project(store: SqliteStore, batch: list[Projection]) -> SqliteStore | None:
     try:
         store.project(batch)
     except DAMAGED as error:
-        log.warning("%s is damaged and is built anew: %s", store.path, error)
+        log.warning("%s is damaged and is rebuilt: %s", store.path, error)
         store.close()
         return None
     return store
@@ -183,13 +184,13 @@ def first_state() -> State:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a journal led to, for `relaymesh.kernel.looks` to look into."""
+    """The state that a journal led to, for `relaymesh.kernel.looks`."""
 
     state: State
 
 
 def newest_state(disk: Disk) -> State:
-    """The newest checkpoint that reads back; a bad one is passed over, and left as it is."""
+    """The newest readable checkpoint. A bad one is skipped and left in place."""
     for sequence in list_checkpoints(disk):
         try:
             checkpoint = read_checkpoint(disk, sequence)
@@ -200,7 +201,7 @@ def newest_state(disk: Disk) -> State:
 
 
 def replay(state: State, frames: Iterator[Frame], aside: Aside) -> Iterator[Projection]:
-    """Apply every record of the frames that is not set aside, and yield each with what applying it told."""
+    """Apply every record of the frames that is not set aside. Yields each with what applying it returned."""
     gap = False
     for frame in frames:
         if frame.first_sequence != state.sequence:
@@ -230,12 +231,12 @@ def replay(state: State, frames: Iterator[Frame], aside: Aside) -> Iterator[Proj
             yield Projection(base, record, state.apply(record))
         if state.sequence != frame.next_sequence:
             raise JournalDamaged(
-                f"{frame.segment} at offset {frame.offset} says it holds {frame.events} events, but does not"
+                f"{frame.segment} at offset {frame.offset} does not hold its {frame.events} events"
             )
 
 
 def _behind_gap(state: State, record: AnyRecord) -> Iterator[Projection]:
-    """What of a record could be applied, and `Skipped` for the sequences in between."""
+    """The parts of a record that could be applied, and `Skipped` for the sequences in between."""
     at, end = state.sequence, state.sequence + record.count
     for base, part, detail in apply_behind_gap(state, record):
         if base > at:
@@ -247,10 +248,10 @@ def _behind_gap(state: State, record: AnyRecord) -> Iterator[Projection]:
 
 
 def rebuild_store(disk: Disk, store_path: Path) -> int:
-    """Build the store anew from every segment there is, archive included. Answers the events projected.
+    """Rebuild the store from every segment, including the archive. Returns the events projected.
 
-    Where retention has dropped the beginning, it starts from the oldest checkpoint instead: what was
-    settled before that is gone from the tables.
+    If retention has dropped the first segments, it starts from the oldest checkpoint: the tables then lack
+    what was settled before that.
     """
     aside = read_aside(disk)
     frames = read_frames(disk)
@@ -271,7 +272,9 @@ def rebuild_store(disk: Disk, store_path: Path) -> int:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """A replay makes millions of objects and no cycles; looking for them takes a third of the time."""
+    """Garbage collection off: a replay makes millions of objects and no cycles; the search takes a third of
+    the time.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

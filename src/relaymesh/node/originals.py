@@ -1,9 +1,9 @@
-"""Originals: what was sent before under an id, read again to tell other bytes from other content.
+"""Originals: what was sent before under an id, read again to tell different bytes from different content.
 
-The kernel keeps a digest of what was sent, and tells equal bytes by it. Another language may write the same
-JSON in other bytes. Only where the bytes differ is the original read: from memory while it is unsettled, else
+The kernel keeps a digest of each send and recognizes equal bytes by it. Another language may write the same
+JSON in other bytes. Only if the bytes differ is the original read: from memory while it is unsettled, else
 from the journal, which `archive_days` keeps for longer than the dedup window. A mesh in memory has no
-journal: there a settled message with other bytes is a conflict.
+journal: there, other bytes under the id of a settled message are a conflict.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SENDING = (Send, Publish, Settle)
 
 
 class Originals:
-    """Reads originals for one node, once the step that named them is committed: then they are written.
+    """Reads originals for one node, after the step that named them is committed: then they are written.
 
     Called without the core's lock; may wait for the disk.
     """
@@ -41,7 +41,7 @@ class Originals:
         self._core = core
         self._disk = disk
         self._one_reader = threading.Lock()
-        """A client may ask for this often: it shall not keep more than one thread busy."""
+        """Limits reads to one thread at a time: a client may cause them often."""
 
     def equal(self, command: Sending, differing: Sequence[Differing]) -> frozenset[Differing]:
         """Those of `differing` that mean what their originals mean, up to the first that does not."""
@@ -92,7 +92,7 @@ def _envelopes(command: Sending) -> Sequence[Envelope]:
 
 
 def _may_be_same(sent: Sequence[Envelope], each: Differing) -> bool:
-    """Whether it is worth reading what was sent before."""
+    """Whether the original is worth reading."""
     return each.twin < 0 and sent[each.position].encoding == Encoding.JSON
 
 

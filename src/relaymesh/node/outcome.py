@@ -58,9 +58,9 @@ def _log_ended(ended: Ended) -> None:
 
 
 def _alert(letters: list[Ended]) -> None:
-    """Every death is told: one line for those that die together of the same cause in the same mailbox.
+    """Log every dead letter: one line for those with the same cause in the same mailbox at the same time.
 
-    An error where the contract says that somebody is to be woken, else a warning.
+    The level is error where the contract says that a person is to be alerted, else warning.
     """
     first, count = letters[0], len(letters)
     fields = fields_of(first)

@@ -1,5 +1,5 @@
-"""The directories that a node works in: made for their owner alone, and closed if an earlier version left
-them open to other users.
+"""The directories that a node works in: created for their owner alone, and closed to other users if an
+earlier version left them open.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["own_directory"]
 
 _STORE = re.compile(r"store\.db(?:\.rebuild)?(?:-wal|-shm|-journal)?")
 _FOLDERS = frozenset({"server", "tables"})
-"""The server's and the pipeline's own: they look after what lies in them."""
+"""Belong to the server and to the pipeline, which set the modes of the files in them."""
 
 
 def own_directory(path: Path, settings: MeshSettings) -> tuple[RealDisk, Mirror | None]:
-    """The data directory, and its mirror if it has one; our own names in both are closed to others."""
+    """The data directory and its mirror, if any; our own names in both are closed to other users."""
     try:
         make_folder(path)
         disk = RealDisk(path)
@@ -41,7 +41,8 @@ def own_directory(path: Path, settings: MeshSettings) -> tuple[RealDisk, Mirror 
 
 
 def _close_to_others(path: Path) -> None:
-    apply_modes(path.resolve(), _is_own)  # the caller may have named it by a link; inside, none is followed
+    # The caller may have named it by a link; links inside it are not followed.
+    apply_modes(path.resolve(), _is_own)
 
 
 def _is_own(path: str) -> bool:

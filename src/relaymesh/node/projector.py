@@ -1,16 +1,16 @@
 """The projector: carries synced records into the store, behind everything else.
 
-The committer offers what it has synced and goes on at once. The projector's thread lets offers
-gather for a moment and writes them as one transaction: a message that was accepted and settled
-meanwhile is then one row written once, which costs about half of two.
+The committer offers what it has synced and continues at once. The projector's thread collects offers for a
+moment and writes them as one transaction: a message that was accepted and settled meanwhile is then one row
+written once, at about half the cost of two.
 
-Nothing waits for the store but admission, when the projector is so far behind that the ids it has
-not yet written would fill the memory: `lagging`. A store that fails once is down for good; the
-journal has everything, and a restart goes on from `applied`.
+Only admission waits for the store, and only when the projector is so far behind that the ids it has not yet
+written would fill the memory: `lagging`. A store that failed once stays down until a restart; the journal
+has everything, and a restart continues from `applied`.
 
-The thread shares the interpreter with the caller's own. Inside SQLite it holds no lock of the
-interpreter; building rows is plain bytecode, which gives way after each switch interval; and one
-call that binds the values of a chunk takes a fraction of a millisecond.
+The thread shares the interpreter with the caller's threads. Inside SQLite it releases the interpreter lock.
+Building rows is plain bytecode, which yields after each switch interval. One call that binds the values of a
+chunk takes a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Store(Protocol):
 
 
 class _Progress:
-    """What both projectors share: how far the store is, whether it is up, when it was last purged."""
+    """What both projectors share: how far the store is, whether it is up, and when it was last purged."""
 
     def __init__(self, store: Store, now_ms: Callable[[], int], lag_max: int, purge_every_ms: int) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class _Progress:
 
     @property
     def lagging(self) -> bool:
-        """Whether admission should be refused: too far behind, or the store is down."""
+        """Whether to refuse sends: the store is too far behind, or down."""
         return self.failed is not None or self._offered - self._done > self.lag_max
 
     def _project(self, batch: Sequence[Projection], events: int) -> None:
@@ -79,7 +79,7 @@ class _Progress:
             self._done += events
 
     def _purge_if_due(self) -> bool:
-        """Purge a slice; whether there is more to purge now."""
+        """Purge a slice. Returns whether more can be purged now."""
         now_ms = self._now_ms()
         if now_ms < self._purge_at_ms:
             return False
@@ -121,8 +121,8 @@ class Projector(_Progress):
         costs up to 500 MB, since ids and envelopes stay in memory until they are stored.
         `batch_events_max`: events of one transaction. Raising it writes fewer rows twice and makes
         `drain` and `close` wait longer.
-        `linger_s`: how long the first offer of a batch waits for others; queries see the tables so
-        much later.
+        `linger_s`: how long the first offer of a batch waits for others; queries see the tables later by
+        that much.
         """
         super().__init__(store, now_ms, lag_max, purge_every_ms)
         self._batch_events_max = batch_events_max
@@ -145,7 +145,8 @@ class Projector(_Progress):
             was = self._queued
             self._queue.append((projections, events))
             self._queued += events
-            # Only an offer that the thread waits for wakes it: the first one, and the one that fills a batch.
+            # Wake the thread only for the offer that it waits for: the first one, and the one that fills a
+            # batch.
             if was == 0 or was < self._batch_events_max <= self._queued:
                 self._changed.notify_all()
 
@@ -187,7 +188,7 @@ class Projector(_Progress):
             self._changed.notify_all()
 
     def _next(self, wait_s: float) -> tuple[list[Projection], int]:
-        """The next batch, gathered; an empty one when nothing came within the time."""
+        """Collect the next batch; an empty one when nothing came within the time."""
         with self._lock:
             self._changed.wait_for(lambda: self._queued or self._closing, wait_s)
             if self._queued and self._linger_s:

@@ -17,7 +17,7 @@ Marks = tuple[int, int]
 
 
 def result_needs(step: Step, *, waits_for_sync: bool, durable: bool = False) -> Marks:
-    """What the result of a step, or its refusal, waits for.
+    """What the result or the refusal of a step waits for.
 
     `waits_for_sync`: durability is `synced`. `durable`: the caller asked for a sync whatever the durability.
     """
@@ -32,7 +32,7 @@ def delivery_needs(delivered: Delivered, *, waits_for_sync: bool) -> Marks:
 
 
 def all_needs(step: Step, *, waits_for_sync: bool, durable: bool = False) -> Marks:
-    """What everything that a step leads to waits for: its result and its deliveries."""
+    """What a step's result and all its deliveries wait for."""
     written, synced = result_needs(step, waits_for_sync=waits_for_sync, durable=durable)
     if step.delivered is not None:
         for delivered in step.delivered:

@@ -1,8 +1,8 @@
-"""Retention: which archived segments are dropped, and which wait for a consumer that has not got them.
+"""Retention: which archived segments are dropped, and which are kept for a consumer that has not read them.
 
-A segment is dropped when it is older than `archive_days` and every registered consumer has its events. For a
-consumer that is behind it waits longer, but not for ever: up to `consumer_hold_days`, and up to
-`consumer_hold_bytes`. Somebody is told when either bound is near, and when it took something.
+A segment is dropped when it is older than `archive_days` and every registered consumer has read its events.
+For a consumer that is behind it is kept longer, up to `consumer_hold_days` and up to `consumer_hold_bytes`.
+A log line warns when either bound is near, and another one tells what was dropped because of it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ alert = logging.getLogger("relaymesh.alert")
 
 DAY_NS = 86_400_000_000_000
 NEAR = 0.8
-"""From this share of a bound on it is told that the bound is near."""
+"""From this share of a bound on, a warning is logged."""
 
 
 def drop_old_segments(disk: Disk, settings: MeshSettings, wall_ns: int) -> list[str]:
-    """Drop what nobody needs any more, here and in the mirror; returns the names.
+    """Drop the segments that no consumer needs, here and in the mirror; returns their names.
 
-    A disk that does not say who needs what keeps everything until the next time.
+    If the disk cannot tell what the consumers need, everything is kept until the next time.
     """
     try:
         return _drop(disk, settings, wall_ns)
@@ -72,7 +72,7 @@ def _tell_lost(disk: Disk, consumers: list[Consumer], dropped: list[str]) -> Non
 
 
 def _tell_near(disk: Disk, consumers: list[Consumer], hold: Hold, before_ns: int, wall_ns: int) -> None:
-    """Look at what is held now: how old the oldest is, and how much it is together."""
+    """Look at what is held now: the age of the oldest segment, and the size of all."""
     segments = list_segments(disk)
     old = old_segments(disk, segments[-1].name.first_sequence, before_ns)
     held = [each for each in old if each.successor.name.first_sequence > hold.sequence]

@@ -1,4 +1,4 @@
-"""What is logged and counted of sends: duplicates, delayed messages, and sends that were refused."""
+"""Logs and counters of sends: duplicates, delayed messages, and refused sends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["Refusals", "log_sent"]
 log = logging.getLogger("relaymesh.admission")
 
 QUIET_MS = 1_000
-"""Refusals of one kind are logged once in this time: a sender at a full mailbox may try in a loop."""
+"""Refusals of one kind are logged once per this time: a sender may try a full mailbox in a loop."""
 
 
 def log_sent(sent: Sequence[Repeated | Scheduled]) -> None:
-    """A line for each duplicate and each delayed message, if anybody wants to see them."""
+    """Log a line for each duplicate and each delayed message, if the log level shows them."""
     if not log.isEnabledFor(logging.INFO):
         return
     for each in sent:

@@ -1,4 +1,4 @@
-"""What becomes of the messages that unreadable records named, once those records are set aside."""
+"""What happens to the messages named by unreadable records, once those records are set aside."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _of(
     each: UnreadableAt, named: Named, replayed: Looked, checkpoint: int
 ) -> Iterator[tuple[int | None, str | None, str]]:
     behind = each.line.sequence < checkpoint
-    kept = "stays as it was: a checkpoint holds what the record did"
+    kept = "stays as it was: a checkpoint holds the effect of the record"
     for i, id in enumerate(named.ids):
         yield each.line.sequence + i, id, kept if behind else "is not there: only this record brought it in"
     for sequence in named.sequences:
@@ -87,4 +87,4 @@ def _fate_of(each: UnreadableAt, pending: Pending | None, replayed: Looked, sequ
 def _alone(named: Named) -> str:
     if named.opens is not None:
         return "the mailbox exists, with the settings it had before or else the defaults"
-    return "it names no message that can be read; nothing that it said has happened"
+    return "it names no message that can be read; the record has no effect"

@@ -20,7 +20,7 @@ from relaymesh.kernel.bounds import (
 )
 
 DAYS_MAX = 36_500
-"""A hundred years: longer than that nothing is kept."""
+"""A hundred years: the longest time that anything is kept."""
 WHOLE = {
     "batch_ms": DURATION_MS_MAX,
     "batch_events": COUNT_MAX,
@@ -45,16 +45,17 @@ DelayedOnStop = Literal["keep", "deliver"]
 class MeshSettings:
     """Frozen and checked on construction.
 
-    durability: `synced` answers a send after the sync (nothing receipted is ever lost); `batched` after the
-        write, syncing every `batch_ms` or `batch_events` (a power loss may take that much); `memory` writes
-        nothing.
+    durability: `synced` answers a send after the sync (no receipted message is ever lost); `batched` answers
+        after the write and syncs every `batch_ms` or `batch_events` (a power loss may lose that much);
+        `memory` writes nothing.
     batch_ms, batch_events: how long and how many events `batched` may hold back from the disk. Raising either
         risks more at a power loss and syncs less often.
     idle_sync_ms: acks are written at once and synced within this time. Raising it means more redeliveries
         after a power loss.
     delayed_on_stop: `keep` leaves delayed messages in the journal for the next start, `deliver` hands them
         out when the mesh closes. None means `keep`, and `deliver` for `memory`.
-    payload_bytes_max: the largest content, in bytes. Raising it costs memory in every mailbox that holds one.
+    payload_bytes_max: the largest content, in bytes. Raising it costs memory in every mailbox with such a
+        message.
     batch_bytes_max: the largest sum of contents in one `send_many` or `publish_many`.
     remembered_ids_max: settled ids kept in memory; older ones are looked up in the store. Raising it costs
         about 250 bytes an id.
@@ -62,17 +63,17 @@ class MeshSettings:
     checkpoint_bytes: a checkpoint is taken after so many bytes of journal. Raising it makes recovery longer.
     archive_days: how long archived segments are kept. Must cover the dedup window of one day.
     consumer_hold_days: how long archived segments are kept at most for a registered consumer (the pipeline)
-        that has not got them; from 80% on an alert is logged. Raising it costs disk space.
+        that has not read them; from 80% on a warning is logged. Raising it costs disk space.
     consumer_hold_bytes: how many bytes beyond `archive_days` are kept at most for such a consumer; the oldest
-        go first, with an alert. Raising it costs that much disk space.
+        go first, with a warning. Raising it costs that much disk space.
     dead_letter_days: dead letters older than this are appended to `dead-letters/<year>-<month>.jsonl` and
-        purged, at the start and once a day. Raising it costs memory: letters are kept there until then.
-    mirror: a second directory, on another disk, that holds the same journal byte for byte. None keeps the one
-        the data directory is noted to have, if any. Costs the same disk space again.
-    mirror_mode: `required` answers a send when both directories are synced, so each waits for the slower
-        disk, and a failing mirror stops the journal; `best_effort` lets the mirror follow, and goes on
-        without one that fails or is slow.
-    mirror_queue_bytes: how far a best-effort mirror may be behind before it is given up, to be brought back
+        purged, at the start and once a day. Raising it costs memory: letters are in memory until then.
+    mirror: a second directory, on another disk, that holds the same journal byte for byte. None: use the
+        mirror recorded in the data directory, if any. Costs the same disk space again.
+    mirror_mode: `required` answers a send when both directories are synced, so each send waits for the slower
+        disk, and a failing mirror stops the journal; `best_effort` lets the mirror follow, and continues
+        without a mirror that fails or is slow.
+    mirror_queue_bytes: how far a best-effort mirror may be behind before it is given up. It is caught up
         later. Raising it costs that much memory while the mirror is slow.
     """
 
@@ -128,13 +129,13 @@ class MeshSettings:
 
 
 def directory(path: Any, what: str) -> str:
-    """A path that names a directory: a text, or what `os.fspath` makes one of."""
+    """A path that names a directory: a string, or an object that `os.fspath` accepts."""
     try:
         plain = plain_text(os.fspath(path), what, InvalidSettings)
         os.fsencode(plain)
     except MeshError:
         raise
-    except Exception:  # no path at all, one that cannot be asked, or half an emoji
+    except Exception:  # not a path, a path whose `os.fspath` fails, or half an emoji
         raise InvalidSettings(f"{what} must be a path, not {shown(path)}") from None
     if not plain or "\0" in plain:
         raise InvalidSettings(f"{what} is {'empty' if not plain else shown(plain)}: name a directory")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 KEPT_MAX = 20
-"""Payers that are shown: those for whom most is kept."""
+"""How many payers are shown: those with the most kept messages."""
 
 
 def stats_of(node: Node, kernel: Kernel, addresses: Iterable[str] | None = None) -> MeshStats:

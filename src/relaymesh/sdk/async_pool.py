@@ -97,7 +97,7 @@ class AsyncWorkerPool:
 
 
 async def _take_all(free: asyncio.Semaphore) -> int:
-    """Wait for room, then take all there is. Answers how much."""
+    """Wait for room, then take all there is. Returns how much."""
     await free.acquire()
     room = 1
     while not free.locked():

@@ -72,7 +72,7 @@ def _cell(kind: str, source: str) -> dict[str, Any]:
 
 
 def write_notebook(published: Published, path: Path, modes: Modes = PRIVATE) -> int:
-    """Replace the file whole. Answers its size."""
+    """Replace the file whole. Returns its size."""
     data = json.dumps(notebook(published), indent=1, ensure_ascii=False).encode() + b"\n"
     swap_file(path, data, modes)
     return len(data)

@@ -153,7 +153,7 @@ def build_page(published: Published, *, made_at: datetime, sample: bool = False)
 
 
 def write_page(page: Page, path: Path, modes: Modes = PRIVATE) -> int:
-    """Replace the file whole. Answers its size."""
+    """Replace the file whole. Returns its size."""
     data = page.html.encode()
     swap_file(path, data, modes)
     return len(data)

@@ -89,7 +89,7 @@ def _files_for(rows: int) -> int:
 
 
 def compact_tables(spark: SparkSession, draft: Draft) -> list[str]:
-    """Write the days of tables anew that are in many small files. Answers the tables' names.
+    """Write the days of tables anew that are in many small files. Returns the tables' names.
 
     Delta and Iceberg tables have their own commands for this, and are left alone.
     """

@@ -335,7 +335,7 @@ class Bronze:
         return self.folder / INCOMING / run_id
 
     def take(self, files: Iterable[Arrived], name: str) -> str:
-        """Move files into a new folder, by day. Nothing counts yet. Answers the folder."""
+        """Move files into a new folder, by day. Nothing counts yet. Returns the folder."""
         folder = f"{FOLDER}/batch={name}"
         shutil.rmtree(self.root / folder, ignore_errors=True)  # an earlier try of the same run
         for number, file in enumerate(files):
@@ -345,7 +345,7 @@ class Bronze:
         return folder
 
     def write(self, df: DataFrame, name: str) -> str:
-        """Write rows into a new folder, by day. Nothing counts yet. Answers the folder."""
+        """Write rows into a new folder, by day. Nothing counts yet. Returns the folder."""
         folder = f"{FOLDER}/batch={name}"
         writer = df.write.mode("overwrite").partitionBy("event_date")
         writer.option("maxRecordsPerFile", ROWS_PER_FILE).parquet(str(self.root / folder))

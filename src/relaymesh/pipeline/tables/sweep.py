@@ -17,7 +17,7 @@ __all__ = ["sweep"]
 
 
 def sweep(store: TableStore, bronze: Bronze, keep_runs: int, ingesting: str = "") -> int:
-    """Forget all but the last `keep_runs` publishes and remove their files. Answers how many folders went.
+    """Forget all but the last `keep_runs` publishes and remove their files. Returns how many folders went.
 
     `ingesting`: the run that takes in batches meanwhile: its folders may be about to be committed.
     """
