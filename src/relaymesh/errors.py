@@ -22,9 +22,9 @@ to do) and `retryable` (whether the same call may succeed later, unchanged).
     │   ├── StoreLagging           STORE_LAGGING
     │   └── RateLimited            RATE_LIMITED
     ├── Unreachable            UNREACHABLE: the node did not answer; the outcome of a send is unknown
-    ├── LeaseLost              LEASE_LOST: the delivery now belongs to somebody else
+    ├── LeaseLost              LEASE_LOST: the lease ended; another receiver may hold the message
     ├── NoAnswer               NO_ANSWER: a question ended without an answer
-    ├── Closed                 CLOSED: this mesh was closed, or is of another process or event loop
+    ├── Closed                 CLOSED: this mesh was closed, or belongs to another process or event loop
     └── DirectoryError         the data directory cannot be used
         ├── DirectoryInUse         DIRECTORY_IN_USE
         ├── JournalPoisoned        JOURNAL_POISONED
@@ -77,7 +77,7 @@ __all__ = [
 
 
 MESSAGE_CHARACTERS_MAX = 2_000
-"""Of an error's message: it may name a value that a caller sent, whatever its length."""
+"""The longest error message: it may quote a value of any length that a caller sent."""
 
 
 class MeshError(Exception):
@@ -99,7 +99,7 @@ class MeshError(Exception):
 
 
 class SenderError(MeshError):
-    """The call itself was wrong; nothing was written."""
+    """The call was wrong; nothing was written."""
 
 
 class InvalidEnvelope(SenderError):
@@ -110,7 +110,7 @@ class InvalidEnvelope(SenderError):
 
 
 class InvalidValue(SenderError):
-    """A value of a call that is no field of a message: a wrong type, or outside its bounds."""
+    """An argument that is not a field of a message has the wrong type or lies outside its bounds."""
 
     code = "INVALID_VALUE"
     default_hint = "nothing was changed; correct the named value and call again"
@@ -124,7 +124,7 @@ class PayloadTooLarge(SenderError):
 
 
 class UnknownRecipient(SenderError):
-    """There is no mailbox of this name in the mesh."""
+    """The mesh has no mailbox of this name."""
 
     code = "UNKNOWN_RECIPIENT"
     default_hint = (
@@ -154,7 +154,7 @@ class NotFound(SenderError):
 
 
 class Unauthorized(SenderError):
-    """No credential, or none that is valid; `authenticated`: a valid one that does not allow this."""
+    """There is no valid credential; `authenticated`: the credential is valid but does not allow this call."""
 
     code = "UNAUTHORIZED"
     default_hint = "pass a token that allows it: relaymesh token create makes one, token list shows scopes"
@@ -165,7 +165,7 @@ class Unauthorized(SenderError):
 
 
 class Refused(MeshError):
-    """The mesh is at a limit and says so; nothing was written."""
+    """The mesh is at a limit; nothing was written."""
 
     retryable = True
 
@@ -178,14 +178,14 @@ class MailboxFull(Refused):
 
 
 class DeadLettersFull(Refused):
-    """The mailbox has as many dead letters as it may: nothing more is let in until somebody looks at them."""
+    """The mailbox holds as many dead letters as it may. It refuses messages until some are removed."""
 
     code = "DEAD_LETTERS_FULL"
     default_hint = "look at them: relaymesh dlq list; then redrive or purge them, or raise dead_letters_max"
 
 
 class OverBudget(Refused):
-    """The mesh keeps as much for this sender as it may: unsettled messages, dead letters, subscriptions."""
+    """The sender's budget is used up: its unsettled messages, dead letters and subscriptions count."""
 
     code = "OVER_BUDGET"
     default_hint = (
@@ -211,7 +211,7 @@ class StoreLagging(Refused):
 
 
 class RateLimited(Refused):
-    """Too many writes in too short a time. `retry_after` says when to come back, in seconds."""
+    """Too many writes in too short a time. `retry_after`: seconds to wait before the next try."""
 
     code = "RATE_LIMITED"
     default_hint = "slow down, send in batches, or raise the limit: relaymesh serve --write-rate"
@@ -222,7 +222,7 @@ class RateLimited(Refused):
 
 
 class Unreachable(MeshError):
-    """The node did not answer in time. What was sent may have been accepted: its id decides."""
+    """The node did not answer in time. A send may have been accepted: repeat it with the same id."""
 
     code = "UNREACHABLE"
     retryable = True
@@ -230,7 +230,7 @@ class Unreachable(MeshError):
 
 
 class LeaseLost(MeshError):
-    """The token is stale: the lease expired, was settled, or its holder was replaced."""
+    """The token is no longer valid: the lease expired, was settled, or has a new holder."""
 
     code = "LEASE_LOST"
     default_hint = "discard this result; the message is delivered again, or was settled by its new holder"
@@ -265,7 +265,7 @@ class DirectoryInUse(DirectoryError):
 
 
 class JournalPoisoned(DirectoryError):
-    """A write or sync failed. What was not receipted has an unknown outcome."""
+    """A write or sync failed. The outcome of calls without a receipt is unknown."""
 
     code = "JOURNAL_POISONED"
     default_hint = (
@@ -274,7 +274,7 @@ class JournalPoisoned(DirectoryError):
 
 
 class JournalDamaged(DirectoryError):
-    """Acknowledged data does not read back. Nothing was truncated or skipped."""
+    """Acknowledged data cannot be read back. Nothing was truncated or skipped."""
 
     code = "JOURNAL_DAMAGED"
     default_hint = "run relaymesh journal verify; restore the named file from a copy, do not delete it"
@@ -286,12 +286,12 @@ class RecordUnreadable(DirectoryError):
     code = "RECORD_UNREADABLE"
     default_hint = (
         "relaymesh journal set-aside --all shows each such record and what it named; "
-        "with --yes --reason TEXT they are set aside and the next start passes over them"
+        "with --yes --reason TEXT they are set aside and the next start skips them"
     )
 
 
 class AsideInvalid(DirectoryError):
-    """The file that lists the records set aside does not fit this journal."""
+    """The file that lists the records set aside does not match this journal."""
 
     code = "ASIDE_INVALID"
     default_hint = (

@@ -1,4 +1,4 @@
-"""Agents and subscriptions on an event loop: the two things that receive."""
+"""Agents and subscriptions on an event loop: both receive messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AsyncHandler = Callable[[AsyncDelivery], Any]
 
 
 class AsyncInbox:
-    """Something with a mailbox to receive from."""
+    """Has a mailbox to receive from."""
 
     def __init__(self, mesh: AsyncMesh, address: str) -> None:
         self._mesh = mesh
@@ -40,14 +40,14 @@ class AsyncInbox:
         return name_of(self.address)
 
     async def receive(self, timeout: float | None = None) -> AsyncDelivery:
-        """The next delivery. Waits `timeout` seconds (None: as long as it takes), then raises `Empty`."""
+        """Return the next delivery. Waits `timeout` seconds (None: without limit), then raises `Empty`."""
         deliveries = await self.receive_many(1, timeout)
         if not deliveries:
             raise Empty(f"nothing arrived for {self.name} within {timeout} s")
         return deliveries[0]
 
     async def receive_many(self, max: int, timeout: float | None = 0) -> list[AsyncDelivery]:
-        """Up to `max` deliveries, as soon as there is one; a list, maybe empty."""
+        """Return up to `max` deliveries as soon as there is one; an empty list if none came in time."""
         most = whole(max, "max", 1, RECEIVE_MAX)
         return self._deliveries(await self._mesh._session.receive(self.address, most, patience(timeout)))
 
@@ -56,19 +56,19 @@ class AsyncInbox:
         return made_of(got, AsyncDelivery, mesh, mesh._table_of(self.address))
 
     async def peek(self, limit: int = 100) -> list[Pending]:
-        """What is pending, in the order of acceptance, without taking it."""
+        """Return what is pending, in the order of acceptance, without taking it."""
         return await self._mesh._session.execute(Peek(self.address, limit))
 
     async def open_breaker(self) -> None:
-        """Give nothing out until `close_breaker` or the next start: messages wait, and none fails."""
+        """Deliver nothing until `close_breaker` or the next start: messages wait, and none of them fails."""
         await self._mesh._session.execute(SetBreaker(self.address, open=True))
 
     async def close_breaker(self) -> None:
-        """Give out again what waits, whatever opened the breaker."""
+        """Deliver again, whatever opened the breaker."""
         await self._mesh._session.execute(SetBreaker(self.address, open=False))
 
     def handle(self, handler: AsyncHandler) -> AsyncHandler:
-        """Decorator: run the handler for every delivery. A handler that raises has failed."""
+        """Decorator: run the handler for every delivery. A handler that raises an exception has failed."""
         self._mesh._check_loop()  # twin: async only
         self._mesh._pool.serve(self, checked_handler(handler))
         return handler
@@ -82,7 +82,7 @@ class AsyncSubscription(AsyncInbox):
 
 
 class AsyncAgent(AsyncInbox):
-    """A mailbox with a name, that also sends."""
+    """A mailbox with a name that can also send."""
 
     async def register(
         self,
@@ -91,10 +91,10 @@ class AsyncAgent(AsyncInbox):
         capabilities: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Join the mesh as this agent, with a role and what it can do. Doing it again renews it.
+        """Join the mesh as this agent, with a role and capabilities. A second call updates them.
 
-        Over a server the agent is online from now on: the session sends its heartbeats, and closing the mesh
-        ends them. `role` decides which types of messages it may send and get over a server: `manager`,
+        Over a server the agent is online from now on: the session sends its heartbeats until the mesh is
+        closed. `role` decides which types of messages it may send and get over a server: `manager`,
         `developer`, `reviewer`, `tester` or `agent`. `metadata`: fields of its own, for people.
         """
         await self._mesh._session.execute(
@@ -125,25 +125,26 @@ class AsyncAgent(AsyncInbox):
         """Send one message. Returns its `Receipt` once it is durable.
 
         to: the name of an agent, or `namespace/name`.
-        content: any JSON value, as Python has it, or bytes. At most `payload_bytes_max` (10 MiB).
-        id: 1 to 128 printable characters; made if there is none. The same id to the same recipient within a
-            day is the same message: its receipt comes back, with `duplicate` set. With other content it is
-            `Conflict`.
+        content: any JSON value as a Python value, or bytes. At most `payload_bytes_max` (10 MiB).
+        id: 1 to 128 printable characters; generated if left out. A second send of the same id to the same
+            recipient within a day returns the first receipt, with `duplicate` set. With other content it
+            raises `Conflict`.
         type: a type of the protocol (docs/reference/protocol.md), or a name of your own with a dot in it.
         priority: 1 CRITICAL, 2 HIGH, 3 NORMAL, 4 LOW, 5 BACKGROUND, or such a name. None: by type, mostly 3.
         task: messages of one task are handled one after the other, in order.
-        key: the same for any other order; it wins over `task`.
-        delay_ms: not visible before so many milliseconds have passed. What is negative, or no number, counts
-            as 0, and the receipt notes it.
-        ttl: seconds the message may wait, from when it is due; then it is a dead letter. 0 is for ever.
-        correlation_id: the question or conversation it belongs to; an answer carries that of its question.
-        reply_to: who gets answers and notices, if not the sender.
-        requires_ack: the sender is sent an `ack` when the receiver has acked, or a `nack` when the message is
-            finally refused or dead.
+        key: the same for any other order; overrides `task`.
+        delay_ms: the message is not visible before this many milliseconds have passed. A negative value, or
+            one that is no number, counts as 0, and the receipt notes it.
+        ttl: seconds that a due message may wait before it becomes a dead letter. 0: no limit.
+        correlation_id: the question or conversation that it belongs to; an answer carries that of its
+            question.
+        reply_to: the agent that gets answers and notices, if not the sender.
+        requires_ack: the mesh sends the sender an `ack` when the receiver has acked, or a `nack` when the
+            message is rejected for good or dead.
         tags: words for people and filters.
         max_retries: retries after the first attempt. None: the mailbox's setting, else its failure contract.
-        timeout: seconds to wait for room in a full mailbox before `MailboxFull`. None: not at all.
-        trace: the W3C traceparent under which the message travels.
+        timeout: seconds to wait for room in a full mailbox before `MailboxFull`. None: do not wait.
+        trace: the W3C traceparent of the message.
         extra: fields of your own, kept beside the content and given to the receiver.
         """
         item: dict[str, Any] = {"to": to, "content": content}
@@ -152,7 +153,7 @@ class AsyncAgent(AsyncInbox):
                 id, type, priority, task, key, delay_ms, ttl, correlation_id, reply_to,
                 requires_ack, tags, max_retries, trace, extra,
             ) == _PLAIN  # fmt: skip
-        except Exception:  # a value that cannot be compared: its check says what it must be
+        except Exception:  # a value that cannot be compared: its own check says what it must be
             plain = False
         if not plain:
             item.update(
@@ -189,11 +190,12 @@ class AsyncAgent(AsyncInbox):
         return await self._mesh.publish(topic, content, sender=self.address, **fields)
 
     async def ask(self, to: str, content: Any, timeout: float | None = 60, **fields: Any) -> AsyncDelivery:
-        """Send a question and wait for its answer, which is acked already. Raises `NoAnswer`.
+        """Send a question and wait for its answer, which is already acked. Raises `NoAnswer`.
 
-        The correlation id is `correlation_id`, else `id`, else a new one. Under a given one an answer that
-        is in the mailbox already is taken: a question may be asked again after a crash.
-        The question ends unanswered when the time is over or when it was dead-lettered. An answer that
+        The correlation id is `correlation_id`, else `id`, else a new one. With a given id, an answer that is
+        already
+        in the mailbox is taken: a program may ask again after a crash.
+        The call raises `NoAnswer` when the time is over or the question became a dead letter. An answer that
         comes later arrives as an ordinary message.
         """
         session = self._mesh._session
@@ -217,7 +219,7 @@ class AsyncAgent(AsyncInbox):
     async def answer(self, delivery: AsyncDelivery, content: Any, **fields: Any) -> Receipt:
         """Ack a question and send its answer, in one step: both are durable, or neither.
 
-        A question that is settled already (at_most_once) is answered with an ordinary send.
+        A question that is already settled (at_most_once) is answered with an ordinary send.
         """
         if not isinstance(delivery, AsyncDelivery):
             raise InvalidValue(f"an answer needs the delivery that it answers, not {shown(delivery)}")

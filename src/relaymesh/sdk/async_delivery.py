@@ -25,14 +25,14 @@ __all__ = ["AsyncDelivery"]
 class AsyncDelivery(Handed):
     """Settle it with `ack` or `nack`, or use it in an `async with` block: it acks, or nacks on an exception.
 
-    In such a block (and in a handler) the lease is renewed for as long as the block runs.
+    In such a block, and in a handler, the lease is renewed while the code runs.
     """
 
     if TYPE_CHECKING:
         _mesh: AsyncMesh
 
     async def ack(self, *, durable: bool = False) -> None:
-        """Done. Returns after the write; `durable=True` after the sync."""
+        """Settle as done. Returns after the write; `durable=True`: after the sync."""
         if durable is not False:
             flag(durable, "durable")
         if not self._settled:
@@ -70,7 +70,7 @@ class AsyncDelivery(Handed):
         return batch.receipts(given)
 
     async def drop(self) -> None:
-        """Nothing to do: settled, and counted as dropped."""
+        """Settle without work: counted as dropped."""
         if not self._settled:
             self._settle(await self._mesh._session.execute(Ack([self._token], drop=True)))
 
@@ -82,7 +82,7 @@ class AsyncDelivery(Handed):
         delay_ms: int | None = None,
         until: datetime | float | None = None,
     ) -> str:
-        """Failed. Returns what became of it: retrying, deferred, dead_letter, dropped or success."""
+        """Settle as failed. Returns the new state: retrying, deferred, dead_letter, dropped or success."""
         if self._settled:
             return "settled"
         return await self._tell(self._nack(error, code, retryable, delay_ms, until))
@@ -97,7 +97,7 @@ class AsyncDelivery(Handed):
         return state
 
     async def extend(self, ms: int) -> datetime:
-        """Hold the lease for `ms` milliseconds from now, or longer if it is held longer already.
+        """Extend the lease to `ms` milliseconds from now. Never shortens it.
 
         Writes no record.
         """
@@ -124,11 +124,13 @@ class AsyncDelivery(Handed):
         except LeaseLost:
             if isinstance(error, Outcome):
                 raise
-            # The block's own error says more; the lease that is gone needs no nack.
+            # The block's own error tells more; a lost lease needs no nack.
         return isinstance(error, Outcome)
 
     async def _finish(self) -> None:
-        """The work is done. If the lease was lost meanwhile, the next delivery need not do it again."""
+        """The work is done. If the lease was lost meanwhile, record that the next delivery need not repeat
+        it.
+        """
         try:
             await self.ack()
         except LeaseLost:

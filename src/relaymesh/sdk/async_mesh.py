@@ -1,4 +1,4 @@
-"""`AsyncMesh`: the mesh for programs on an event loop. The twin of `Mesh`, awaited."""
+"""`AsyncMesh`: the mesh for programs on an event loop. It has the methods of `Mesh`, awaited."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from relaymesh.sdk.stop_signals import exit_of, told_to_stop
 
 
 class AsyncMesh(AsyncOperations):
-    """A mesh on an event loop: a directory, memory alone, or a node elsewhere; see `Mesh`.
+    """A mesh on an event loop: a directory, memory only, or a remote node; see `Mesh`.
 
     It belongs to the loop it is opened on. Calls from another loop raise `Closed` and do nothing.
 
@@ -54,7 +54,7 @@ class AsyncMesh(AsyncOperations):
         token: str | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """Opened by `async with`, or `await mesh.open()`. `workers[1]` handlers run at most at once."""
+        """Opened by `async with`, or `await mesh.open()`. At most `workers[1]` handlers run at once."""
         self._place = place_of(
             path, durability=durability, settings=settings, token=token, transport=transport
         )
@@ -67,13 +67,13 @@ class AsyncMesh(AsyncOperations):
         self._tables: dict[str, FailureTable] = {}
         self._opened: AsyncSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The one it was opened on, or was first used on."""
+        """The loop that it was opened on, or first used on."""
         self._starting: list[asyncio.Task[None]] = []
         self._closed = False
         self._ended = asyncio.Event()
 
     async def open(self) -> AsyncMesh:
-        """Take the directory and recover, without blocking the loop."""
+        """Lock the directory and recover, without blocking the loop."""
         if self._closed:
             raise Closed("this mesh is closed")
         if self._opened is None:
@@ -94,19 +94,19 @@ class AsyncMesh(AsyncOperations):
         return self._opened
 
     def _check_loop(self) -> None:
-        """Raise on a loop that is not the mesh's own. Outside a loop nothing is awaited, and all is well."""
+        """Raise on a loop that is not the mesh's own. Outside a loop nothing is awaited: do nothing."""
         running = asyncio._get_running_loop()
         if self._loop is None:
             self._loop = running
         elif running not in (None, self._loop):
             raise Closed(
-                "this AsyncMesh belongs to the event loop it was opened on, and this is another one",
+                "this AsyncMesh belongs to the event loop that opened it; this is another loop",
                 hint="open an AsyncMesh on each loop, or use Mesh: any thread may call it",
             )
 
     @property
     def path(self) -> os.PathLike[str] | None:
-        """The data directory; None for a mesh in memory, or elsewhere."""
+        """The data directory; None for a mesh in memory or a remote mesh."""
         if self._opened is not None:
             return self._opened.path
         return self._place.path if isinstance(self._place, LocalPlace) else None
@@ -114,15 +114,15 @@ class AsyncMesh(AsyncOperations):
     def on(
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
     ) -> Callable[[AsyncHandler], AsyncHandler]:
-        """Decorator: subscribe, and run the function for every message, once the loop gets to it."""
+        """Decorator: subscribe, and run the function for every message, as soon as the loop runs it."""
         checked_topic(topic)
 
         def register(handler: AsyncHandler) -> AsyncHandler:
             self._names.subscription(
                 topic, handler_name(handler) if name is None else name
-            )  # a bad name, or setting, is said at once
+            )  # raise for a bad name or setting at once
             mailbox_settings(options)
-            _ = self._session  # and so is a mesh that is not open, or of another loop
+            _ = self._session  # and for a mesh that is not open, or belongs to another loop
 
             async def start() -> None:
                 subscription = await self.subscribe(
@@ -136,14 +136,16 @@ class AsyncMesh(AsyncOperations):
         return register
 
     async def _started(self) -> None:
-        """What `on` began is done: a publish that follows it reaches it."""
+        """Wait until what `on` began is done: a later publish then reaches the subscription."""
         while self._starting:
             await self._starting.pop()
 
     # -- the end
 
     async def run(self, seconds: float | None = None, *, timeout: float | None = HANDLERS_STOP_S) -> None:
-        """Keep handlers running until the mesh is closed, the time is over, or a signal; see `Mesh.run`."""
+        """Keep handlers running until the mesh is closed, the time is over, or a signal comes; see
+        `Mesh.run`.
+        """
         loop = asyncio.get_running_loop()
         deadline = deadline_of(seconds, loop.time())
         most = patience(timeout)
@@ -168,7 +170,7 @@ class AsyncMesh(AsyncOperations):
     async def _until_told(
         self, told: asyncio.Queue[signal.Signals], deadline: float
     ) -> signal.Signals | None:
-        """The signal that came; None when the mesh was closed, or the time is over."""
+        """The signal that came; None when the mesh was closed or the time is over."""
         session, now = self._session, asyncio.get_running_loop().time
         waits = {asyncio.create_task(told.get()), asyncio.create_task(self._ended.wait())}
         try:
@@ -189,7 +191,7 @@ class AsyncMesh(AsyncOperations):
         return None
 
     async def close(self, *, force: bool = False, timeout: float | None = HANDLERS_STOP_S) -> None:
-        """Let handlers finish, give back what was not settled, and free the directory; see `Mesh.close`."""
+        """Let handlers finish, give back unsettled deliveries, release the directory; see `Mesh.close`."""
         flag(force, "force")
         most = patience(timeout)
         if self._closed:
@@ -211,7 +213,7 @@ class AsyncMesh(AsyncOperations):
             await self._opened.close(force=force)
 
     async def _close_without_loop(self, session: AsyncSession, force: bool) -> None:
-        """The loop has ended, and with it tasks and connections: only a directory is left to free."""
+        """The loop has ended, with its tasks and connections: only the directory must be released."""
         self._closed = True
         with contextlib.suppress(RuntimeError):
             await session.close(force=force)

@@ -1,4 +1,4 @@
-"""What a mesh does for its program on an event loop, beside opening and closing: see `AsyncMesh`."""
+"""The operations of a mesh on an event loop, besides opening and closing: see `AsyncMesh`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NO_TABLE = FailureTable()
 
 
 class AsyncOperations:
-    """The calls of a mesh. `AsyncMesh` opens it, runs its handlers and closes it."""
+    """The operations of a mesh. `AsyncMesh` opens it, runs its handlers and closes it."""
 
     _names: Names
     _limit: int
@@ -59,7 +59,7 @@ class AsyncOperations:
         async def _started(self) -> None: ...  # twin: async only
 
     async def agent(self, name: str, **options: Unpack[MailboxOptions]) -> AsyncAgent:
-        """The agent of this name; its mailbox is opened if need be. Options change its settings."""
+        """Return the agent of this name; opens its mailbox if it has none. Options change its settings."""
         address = self._names.agent(name)
         settings = None
         if options:
@@ -68,10 +68,10 @@ class AsyncOperations:
         return AsyncAgent(cast("AsyncMesh", self), address)
 
     async def subscribe(self, topic: str, name: str, **options: Unpack[MailboxOptions]) -> AsyncSubscription:
-        """A durable subscription to a topic (`order.created`) or a pattern (`order.*`, `order.**`).
+        """Return a durable subscription to a topic (`order.created`) or a pattern (`order.*`, `order.**`).
 
-        It gets what is published from now on, in order, also while no receiver is there; several
-        receivers share it. `ordered=True` hands out one message at a time.
+        It gets what is published from now on, in order, even while it has no receiver; several receivers
+        share it. `ordered=True` delivers one message at a time.
         """
         address = self._names.subscription(topic, name)
         settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
@@ -79,7 +79,7 @@ class AsyncOperations:
         return AsyncSubscription(cast("AsyncMesh", self), address)
 
     async def unsubscribe(self, topic: str, name: str) -> int:
-        """End a subscription; what it still held is dropped. Returns how many messages those were."""
+        """End a subscription and drop what it still holds. Returns how many messages were dropped."""
         return await self._session.execute(Unsubscribe(self._names.subscription(topic, name)))
 
     def _table_of(self, address: str) -> FailureTable:
@@ -98,7 +98,7 @@ class AsyncOperations:
         timeout: float | None = None,
         **fields: Any,
     ) -> Receipt:
-        """Send to every subscription of the topic; `receipt.targets` says how many there are."""
+        """Send to every subscription of the topic; `receipt.targets` is their number."""
         item = {"content": content, "id": id, "key": key, **fields}
         return (await self.publish_many(topic, [item], sender=sender, timeout=timeout))[0]
 
@@ -122,7 +122,9 @@ class AsyncOperations:
         return receipts_of(await self._session.execute(command, timeout=patience(timeout)), notes)
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery], *, durable: bool = False) -> None:
-        """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
+        """Ack a batch in one step. If some leases were lost, acks the rest and raises `LeaseLost` with their
+        names.
+        """
         flag(durable, "durable")
         deliveries = checked_deliveries(deliveries, AsyncDelivery)
         tokens = [each._token for each in deliveries if not each._settled]
@@ -131,7 +133,9 @@ class AsyncOperations:
     # -- looking after it
 
     async def dead_letters(self, **filters: Any) -> list[DeadLetter]:
-        """Dead letters that fit: `receiver, sender, reason, code, ids, since, until, status, limit`."""
+        """Return the dead letters that match: `receiver, sender, reason, code, ids, since, until, status,
+        limit`.
+        """
         return select(await self._session.execute(DeadLetters()), **filters)
 
     async def redrive(
@@ -143,11 +147,11 @@ class AsyncOperations:
         dry_run: bool = False,
         **filters: Any,
     ) -> list[Redriven]:
-        """Send dead letters back to where they died, or to agent `to`. Doing it twice is doing it once.
+        """Send dead letters back to their mailbox, or to agent `to`. Repeating the call changes nothing.
 
         `which`: an id, a `DeadLetter`, or several; else a filter as for `dead_letters`. `edit`: a function
-        from content to content, or the new content; an edited message gets a new id, which the answer names
-        in `redriven_as`, and names its origin. The function runs in the calling thread before anything is
+        from content to content, or the new content. An edited message gets a new id and names its origin; the
+        result holds the new id in `redriven_as`. The function runs in the calling thread before anything is
         redriven, and may use the mesh; if it fails or returns None, nothing is redriven.
         """
         flag(dry_run, "dry_run")
@@ -172,14 +176,14 @@ class AsyncOperations:
         )
 
     async def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
-        """Give pending messages of an agent another priority; all of them, or those with these ids."""
+        """Change the priority of an agent's pending messages: all of them, or those with these ids."""
         chosen = None if ids is None else chosen_ids(ids)
         return await self._session.execute(
             Reprioritise(self._names.agent(name), chosen, parse_priority(priority))
         )
 
     async def deliver_due(self) -> int:
-        """Let delayed messages that are due arrive now. It happens by itself; this returns how many did."""
+        """Deliver delayed messages that are due. The mesh also does this by itself. Returns how many."""
         return await self._session.execute(Tick())
 
     async def force_deliver_delayed(self, name: str | None = None) -> int:
@@ -191,9 +195,9 @@ class AsyncOperations:
         return (await self.stats()).delayed(None if name is None else self._names.agent(name))
 
     async def stats(self) -> MeshStats:
-        """Counts of every mailbox and of the whole. Works also while the disk does not."""
+        """Counters of every mailbox and of the whole mesh. Works even while the disk fails."""
         return await self._session.execute(Stats())
 
     async def checkpoint(self) -> int | None:
-        """Write the whole state now, so that the next start need not replay. Happens by itself."""
+        """Write the whole state now: the next start replays less. The mesh also does this by itself."""
         return await self._session.execute(Checkpoint())

@@ -19,7 +19,7 @@ log = logging.getLogger("relaymesh.sdk")
 
 
 class AsyncWorkerPool:
-    """At most `max` runs of a handler at once; handlers do not wait for each other.
+    """At most `max` handlers run at once; they do not wait for each other.
 
     A plain function runs in a thread.
     """
@@ -37,7 +37,7 @@ class AsyncWorkerPool:
         self._fetchers.append(task)
 
     async def _fetch(self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any]) -> None:
-        """Take as much as the route may have in hand, run by run. What waits for its turn is renewed."""
+        """Receive as much as the route may hold, group by group. Leases of waiting deliveries are renewed."""
         mesh = inbox._mesh
         free = asyncio.Semaphore(self._max)
         try:
@@ -60,7 +60,9 @@ class AsyncWorkerPool:
     async def _work(
         self, handler: Callable[[AsyncDelivery], Any], run: list[AsyncDelivery], free: asyncio.Semaphore
     ) -> None:
-        """One after the other. What a failure took back with it is somebody's later."""
+        """Run them one after the other. Those that a failure sent back are skipped: they are delivered again
+        later.
+        """
         try:
             for delivery in run:
                 if delivery._held and not self._closing:
@@ -73,9 +75,9 @@ class AsyncWorkerPool:
                 free.release()
 
     async def close(self, timeout: float | None) -> None:
-        """Take no more; let handlers that run finish within the time. The others' deliveries go back.
+        """Receive no more; let running handlers finish within the time. Give back the other deliveries.
 
-        Cancelled, it waits for handlers no longer, and gives their deliveries back all the same.
+        If cancelled, it stops waiting for handlers and still gives their deliveries back.
         """
         self._closing = True
         for fetcher in self._fetchers:
@@ -97,7 +99,7 @@ class AsyncWorkerPool:
 
 
 async def _take_all(free: asyncio.Semaphore) -> int:
-    """Wait for room, then take all there is. Returns how much."""
+    """Wait for an item, then take all there are. Returns how many."""
     await free.acquire()
     room = 1
     while not free.locked():
@@ -107,7 +109,7 @@ async def _take_all(free: asyncio.Semaphore) -> int:
 
 
 async def _run_one(handler: Callable[[AsyncDelivery], Any], delivery: AsyncDelivery) -> None:
-    """Run the handler once. The worker ends with the mesh, not with what a handler raises."""
+    """Run the handler once. An error of the mesh ends the worker; an exception of the handler does not."""
     try:
         async with delivery:
             if inspect.iscoroutinefunction(handler):
@@ -117,7 +119,7 @@ async def _run_one(handler: Callable[[AsyncDelivery], Any], delivery: AsyncDeliv
                 if inspect.isawaitable(result):
                     await result
     except Exception as error:
-        # The failure is recorded, logged and counted by the nack.
+        # The nack has recorded, logged and counted the failure.
         if delivery._mesh._session.failure is not None:
             raise
         if isinstance(error, (LeaseLost, Unreachable)):

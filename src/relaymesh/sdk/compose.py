@@ -1,4 +1,4 @@
-"""From a caller's words to envelopes, grouped by recipient."""
+"""From a caller's arguments to envelopes, grouped by recipient."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPTIONS = frozenset(
 
 
 class Batch:
-    """Checked messages on their way in, in the order they were given."""
+    """Checked messages to send, in the order they were given."""
 
     __slots__ = ("_names", "_order", "groups", "minted", "notes")
 
@@ -78,7 +78,7 @@ class Batch:
         return envelope
 
     def receipts(self, given: Sequence[KernelReceipt]) -> list[Receipt]:
-        """Receipts came by recipient; give them back in the order of the messages."""
+        """Receipts came by recipient; return them in the order of the messages."""
         if len(self._order) > 1:
             positions = [i for order in self._order for i in order]
             ordered = sorted(zip(positions, given, strict=True), key=lambda pair: pair[0])
@@ -87,14 +87,14 @@ class Batch:
 
 
 def _count(messages: Any) -> int:
-    """How many messages a batch has. A text and a dict are no batches."""
+    """How many messages a batch has. A string and a dict are not batches."""
     if messages.__class__ is list:
         return len(messages)
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes, bytearray)):
         raise InvalidEnvelope(f"messages must be a list of dicts, not {shown(messages)}")
     try:
         return len(messages)
-    except Exception:  # longer than any list, or a length that cannot be asked
+    except Exception:  # longer than any list, or `len` fails
         raise InvalidEnvelope(f"messages must be a list of dicts, not {shown(messages)}") from None
 
 
@@ -110,7 +110,7 @@ def chosen_ids(ids: Any) -> frozenset[str]:
 
 
 def checked_fields(i: int, item: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The content of message `i`, and its other fields, none of them unknown."""
+    """The content of message `i` and its other fields. Raises for an unknown field."""
     try:
         fields = dict(item)
         content = fields.pop("content")
@@ -128,7 +128,7 @@ def checked_fields(i: int, item: Mapping[str, Any]) -> tuple[Any, dict[str, Any]
 def compose(
     sender: str, content: Any, new_id: str, limit: int, options: Mapping[str, Any], names: Names
 ) -> tuple[Envelope, str | None]:
-    """One envelope, and a note when its delay was not taken literally."""
+    """One envelope, and a note if its delay was invalid."""
     options = dict(options)
     given = options.pop("id", None)
     if options.get("reply_to") is not None:
@@ -141,7 +141,7 @@ def compose(
 def compose_all(
     sender: str, messages: Sequence[Mapping[str, Any]], new_ids: NewIds, limit: int, names: Names
 ) -> tuple[list[Envelope], dict[int, str], bool]:
-    """Envelopes for one topic, notes on odd delays by position, and whether all ids were made here."""
+    """Envelopes for one topic, notes on invalid delays by position, and whether all ids are generated."""
     ids = new_ids(_count(messages))
     envelopes = []
     notes: dict[int, str] = {}

@@ -27,14 +27,14 @@ __all__ = ["Delivery"]
 class Delivery(Handed):
     """Settle it with `ack` or `nack`, or use it in a `with` block: it acks, or nacks on an exception.
 
-    In such a block (and in a handler) the lease is renewed for as long as the block runs.
+    In such a block, and in a handler, the lease is renewed while the code runs.
     """
 
     if TYPE_CHECKING:
         _mesh: Mesh
 
     def ack(self, *, durable: bool = False) -> None:
-        """Done. Returns after the write; `durable=True` after the sync."""
+        """Settle as done. Returns after the write; `durable=True`: after the sync."""
         if durable is not False:
             flag(durable, "durable")
         if not self._settled:
@@ -72,7 +72,7 @@ class Delivery(Handed):
         return batch.receipts(given)
 
     def drop(self) -> None:
-        """Nothing to do: settled, and counted as dropped."""
+        """Settle without work: counted as dropped."""
         if not self._settled:
             self._settle(self._mesh._session.execute(Ack([self._token], drop=True)))
 
@@ -84,7 +84,7 @@ class Delivery(Handed):
         delay_ms: int | None = None,
         until: datetime | float | None = None,
     ) -> str:
-        """Failed. Returns what became of it: retrying, deferred, dead_letter, dropped or success."""
+        """Settle as failed. Returns the new state: retrying, deferred, dead_letter, dropped or success."""
         if self._settled:
             return "settled"
         return self._tell(self._nack(error, code, retryable, delay_ms, until))
@@ -99,7 +99,7 @@ class Delivery(Handed):
         return state
 
     def extend(self, ms: int) -> datetime:
-        """Hold the lease for `ms` milliseconds from now, or longer if it is held longer already.
+        """Extend the lease to `ms` milliseconds from now. Never shortens it.
 
         Writes no record.
         """
@@ -125,11 +125,13 @@ class Delivery(Handed):
         except LeaseLost:
             if isinstance(error, Outcome):
                 raise
-            # The block's own error says more; the lease that is gone needs no nack.
+            # The block's own error tells more; a lost lease needs no nack.
         return isinstance(error, Outcome)
 
     def _finish(self) -> None:
-        """The work is done. If the lease was lost meanwhile, the next delivery need not do it again."""
+        """The work is done. If the lease was lost meanwhile, record that the next delivery need not repeat
+        it.
+        """
         try:
             self.ack()
         except LeaseLost:

@@ -1,4 +1,4 @@
-"""What was handed out: one message under a lease, and what is known of it. Both kinds of delivery are one."""
+"""A delivered message under its lease: what `Delivery` and `AsyncDelivery` share."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _UNREAD = object()
 
 
 class Handed(msgspec.Struct, gc=False, eq=False):
-    """What both kinds share: the message, and whether it is settled.
+    """The message, and whether it is settled.
 
-    A struct, because one is made for every message: that is half the time, and nothing for the collector.
+    A struct, because one is made per message: it takes half the time, and the garbage collector skips it.
     """
 
     _mesh: Any
@@ -48,7 +48,7 @@ class Handed(msgspec.Struct, gc=False, eq=False):
     _lost: bool = False
     _content: Any = _UNREAD
     _extended: int = 0
-    """The deadline that the node answered to the latest extension; 0 before the first."""
+    """The deadline that the node returned for the latest extension; 0 before the first."""
 
     @property
     def id(self) -> str:
@@ -73,22 +73,22 @@ class Handed(msgspec.Struct, gc=False, eq=False):
 
     @property
     def type(self) -> str:
-        """A type of the protocol, or a name of the sender's own."""
+        """A type of the protocol, or a type name of the sender's own."""
         return self._envelope.type
 
     @property
     def sender(self) -> str:
-        """The address of the agent that sent it; `default/mesh` for what was published in nobody's name."""
+        """The address of the agent that sent it; `default/mesh` for a message published without an agent."""
         return self._envelope.sender
 
     @property
     def receiver(self) -> str:
-        """The address of the mailbox it came from."""
+        """The address of the mailbox that it came from."""
         return self._mailbox
 
     @property
     def topic(self) -> str | None:
-        """The topic it was published to, as `order.created`; None for what was sent to an agent."""
+        """The topic that it was published to, such as `order.created`; None if it was sent to an agent."""
         topic = self._topic
         return None if topic is None else name_of(topic)
 
@@ -99,7 +99,7 @@ class Handed(msgspec.Struct, gc=False, eq=False):
 
     @property
     def task(self) -> str | None:
-        """The task it belongs to, if any."""
+        """The task that it belongs to, if any."""
         return self._envelope.task
 
     @property
@@ -114,17 +114,17 @@ class Handed(msgspec.Struct, gc=False, eq=False):
 
     @property
     def correlation_id(self) -> str | None:
-        """The question or conversation it belongs to."""
+        """The question or conversation that it belongs to."""
         return self._envelope.correlation_id
 
     @property
     def reply_to(self) -> str | None:
-        """Who gets answers, if not the sender."""
+        """The agent that gets answers, if not the sender."""
         return self._envelope.reply_to
 
     @property
     def trace(self) -> str | None:
-        """The W3C traceparent the message travels under."""
+        """The W3C traceparent of the message."""
         return self._envelope.trace
 
     @property
@@ -134,12 +134,12 @@ class Handed(msgspec.Struct, gc=False, eq=False):
 
     @property
     def sequence(self) -> int:
-        """The sequence under which the message was accepted."""
+        """The sequence number under which the message was accepted."""
         return self._sequence
 
     @property
     def token(self) -> str:
-        """The lease token: it names this attempt, and changes with each."""
+        """The lease token: it names this attempt; each attempt has its own."""
         return format_token(self._token)
 
     @property
@@ -153,22 +153,22 @@ class Handed(msgspec.Struct, gc=False, eq=False):
 
     @property
     def settled(self) -> bool:
-        """It was acked, nacked, dropped or answered: there is nothing more to settle."""
+        """Whether it was acked, nacked, dropped or answered: nothing is left to settle."""
         return self._settled
 
     @property
     def lost(self) -> bool:
-        """The lease ran out: what is done from here on is done by somebody else too."""
+        """Whether the lease ended: another receiver may get the message and do the same work."""
         return self._lost
 
     @property
     def _held(self) -> bool:
-        """Whether it is still there to be worked on: under its lease, or settled before it was delivered."""
+        """Whether to work on it: its lease is held, or it was settled before it was delivered."""
         return self._settled or self._mesh._session.holds(self._token)
 
     @property
     def envelope(self) -> Envelope:
-        """Everything the sender gave, as the journal keeps it."""
+        """Everything that the sender gave, in the form of the journal."""
         return self._envelope
 
     def __repr__(self) -> str:
@@ -198,7 +198,7 @@ class Handed(msgspec.Struct, gc=False, eq=False):
         return Nack(self._token, OTHER if code is None else code, reason, stack, retryable, delay_ms, moment)
 
     def _answer(self) -> tuple[str, dict[str, Any]]:
-        """Where an answer goes, and the fields that make it one."""
+        """The recipient of an answer, and the fields that make it one."""
         envelope = self._envelope
         fields = {"type": "answer", "correlation_id": envelope.correlation_id or envelope.id}
         return envelope.reply_to or envelope.sender, fields
@@ -210,7 +210,7 @@ AnyDelivery = TypeVar("AnyDelivery", bound=Handed)
 def made_of(
     got: Deliveries, kind: Callable[..., AnyDelivery], mesh: Any, table: FailureTable
 ) -> list[AnyDelivery]:
-    """A delivery for each row."""
+    """Make a delivery for each row."""
     if len(got.tokens) == 1 and got.lanes is None and got.topics is None:
         one = kind(
             mesh,
@@ -242,7 +242,7 @@ def made_of(
 
 
 def checked_deliveries(given: Iterable[AnyDelivery], kind: type[AnyDelivery]) -> list[AnyDelivery]:
-    """A list of its own, of deliveries and of nothing else."""
+    """A new list, checked to hold only deliveries."""
     try:
         deliveries = list(given)
     except Exception as error:

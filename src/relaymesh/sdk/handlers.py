@@ -1,4 +1,4 @@
-"""Handlers as they are given: functions of one delivery, and the names of their subscriptions."""
+"""Handlers as callers pass them: functions of one delivery, and the names of their subscriptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["checked_handler", "checked_topic", "handler_name"]
 
 
 def checked_handler(handler: Any) -> Any:
-    """The handler, if it can be called."""
+    """Return the handler if it can be called."""
     if not callable(handler):
         raise InvalidValue(
             f"a handler must be a function of one delivery, not {shown(handler)}",
@@ -21,7 +21,7 @@ def checked_handler(handler: Any) -> Any:
 
 
 def checked_topic(topic: Any) -> str:
-    """The topic of `mesh.on`, if it is one: without parentheses the function itself comes in its place."""
+    """Return the topic of `mesh.on`. Without parentheses the decorator gets the function in its place."""
     if callable(topic):
         raise InvalidValue(
             f"mesh.on needs a topic, and got the function {shown(topic)}",
@@ -31,7 +31,7 @@ def checked_topic(topic: Any) -> str:
 
 
 def handler_name(handler: Any) -> str:
-    """The name of a function, for a subscription that was given none."""
+    """The name of a function, for a subscription without a name."""
     name = getattr(checked_handler(handler), "__name__", None)
     if not isinstance(name, str):
         raise InvalidValue(

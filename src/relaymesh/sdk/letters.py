@@ -1,4 +1,4 @@
-"""Dead letters as the SDK shows them, and how they are chosen."""
+"""Dead letters as the SDK shows them, and how they are selected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relaymesh.wire.envelope import envelope_json, iso, when
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """One message that was given up, with everything needed to decide what to do about it."""
+    """One dead letter: a message that was given up, with everything needed to decide what to do about it."""
 
     letter: dead_letters.DeadLetter
 
@@ -31,12 +31,14 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def receiver(self) -> str:
-        """The address of the mailbox it died in."""
+        """The address of the mailbox that it died in."""
         return self.letter.mailbox
 
     @property
     def topic(self) -> str | None:
-        """The topic it was published to, when a subscription gave it up; its pattern if that is not known."""
+        """The topic that it was published to, when a subscription gave it up; its pattern if the topic is not
+        known.
+        """
         if self.letter.topic is not None:
             return name_of(self.letter.topic)
         pattern, colon, _ = name_of(self.letter.mailbox).partition(":")
@@ -64,7 +66,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> str:
-        """What the last failure said."""
+        """The text of the last failure."""
         return self.letter.failures[-1].reason if self.letter.failures else ""
 
     @property
@@ -103,7 +105,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def redriven_as(self) -> str | None:
-        """The id of the edited message that went back in its place; None if none did."""
+        """The id of the edited message that was redriven in its place; None if there was none."""
         return self.letter.redriven_as or None
 
     @property
@@ -145,14 +147,16 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
 
 class Redriven(msgspec.Struct, frozen=True):
-    """What became of one dead letter. `sequence` is None when it was a dry run, or redriven before."""
+    """The result of redriving one dead letter. `sequence` is None for a dry run, or if it was redriven
+    before.
+    """
 
     message_id: str
     receiver: str
     to: str
     sequence: int | None
     redriven_as: str | None = None
-    """The new id of an edited message, now or when it was redriven before; None: it keeps `message_id`."""
+    """The new id of an edited message, from this redrive or an earlier one; None: it keeps `message_id`."""
 
 
 Which = str | DeadLetter | Iterable[str | DeadLetter] | None
@@ -171,7 +175,7 @@ def select(
     status: str | None = "pending",
     limit: int | None = None,
 ) -> list[DeadLetter]:
-    """The letters that fit every given word; `receiver` may be a full address or a plain name."""
+    """The letters that match every given field; `receiver` may be a full address or a plain name."""
     receiver, sender = _word(receiver, "receiver"), _word(sender, "sender")
     reason, code, status = _word(reason, "reason"), _word(code, "code"), _word(status, "status")
     since, until = _moment(since, "since"), _moment(until, "until")
@@ -193,7 +197,7 @@ def select(
         )
         if fits:
             copy = msgspec.structs.replace(letter, failures=list(letter.failures))
-            chosen.append(DeadLetter(copy))  # what a caller does to it changes nothing here
+            chosen.append(DeadLetter(copy))  # a copy: a caller may change it
     return chosen
 
 
@@ -215,7 +219,7 @@ def _moment(value: Any, what: str) -> datetime | None:
 def choose(
     letters: Sequence[dead_letters.DeadLetter], which: Which, filters: dict[str, Any]
 ) -> list[DeadLetter]:
-    """The letters a redrive or purge means. Naming nothing is an error: everything must be said."""
+    """The letters that a redrive or purge selects. Selecting nothing is an error: name them, or a filter."""
     if which is None and not filters:
         raise InvalidSettings(
             "which dead letters? name ids, letters or a filter",
@@ -237,7 +241,7 @@ def choose(
 
 
 def _named(which: Any) -> list[str | DeadLetter]:
-    """What a caller named: ids and letters."""
+    """The ids and letters that a caller named."""
     try:
         items = [which] if isinstance(which, (str, DeadLetter)) else list(which)
     except Exception:
@@ -248,11 +252,11 @@ def _named(which: Any) -> list[str | DeadLetter]:
 def edited_messages(
     letters: Sequence[DeadLetter], edit: Any, new_ids: Callable[[int], list[str]], limit: int
 ) -> list[Envelope | None] | None:
-    """The message that takes the place of each letter's own, under a new id; None where it is not edited.
+    """The message that replaces each letter's own, under a new id; None where it is not edited.
 
     `edit` is a function from content to content, or the new content itself. The function runs here, in the
-    caller's thread and under no lock: it may use the mesh and take its time. What became of a letter
-    meanwhile is found out by the redrive.
+    caller's thread and without a lock: it may use the mesh and be slow. The redrive itself checks what
+    happened to a letter meanwhile.
     """
     if edit is None:
         return None
@@ -309,7 +313,7 @@ def redriven(
     sequences: Sequence[int | None],
     edited: Sequence[Envelope | None] | None,
 ) -> list[Redriven]:
-    """What became of each letter: where it went, and under which sequence and id."""
+    """The result for each letter: its mailbox, its sequence and its id."""
     return [
         Redriven(
             letter.message_id,

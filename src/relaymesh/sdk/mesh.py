@@ -31,15 +31,15 @@ from relaymesh.sdk.session import Described, Session
 from relaymesh.sdk.stop_signals import exit_of, told_to_stop
 
 HANDLERS_STOP_S = 15.0
-"""How long handlers that run may take to finish when the mesh closes."""
+"""How long running handlers may take to finish when the mesh closes."""
 WATCH_S = 0.25
-"""How often `run` looks whether a signal came, or the mesh has failed."""
+"""How often `run` checks whether a signal came or the mesh has failed."""
 
 log = logging.getLogger("relaymesh.sdk")
 
 
 class Mesh(Operations):
-    """A mesh: a directory with a journal, memory alone, or a node elsewhere. Thread-safe.
+    """A mesh: a directory with a journal, memory only, or a remote node. Thread-safe.
 
         with Mesh("data") as mesh:
             planner, coder = mesh.agent("planner"), mesh.agent("coder")
@@ -47,9 +47,9 @@ class Mesh(Operations):
             with coder.receive(timeout=5) as delivery:
                 print(delivery.content)
 
-    A path is a directory, or the URL of a node (`http://host:port`). Without one: `RELAYMESH_URL`, else
-    `RELAYMESH_HOME`, else `~/.relaymesh`. One process at a time may open a directory; if that one is
-    `relaymesh serve`, others with the same path use its node.
+    `path` is a directory, or the URL of a node (`http://host:port`). Without it: `RELAYMESH_URL`, else
+    `RELAYMESH_HOME`, else `~/.relaymesh`. One process at a time may open a directory. If that process is
+    `relaymesh serve`, other processes with the same path use its node.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class Mesh(Operations):
         token: str | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """Opens the directory and recovers what is in it, or connects to the node.
+        """Open the directory and recover what is in it, or connect to the node.
 
         path: a directory, or the URL of a node. None: `RELAYMESH_URL`, else `RELAYMESH_HOME`, else
             `~/.relaymesh`.
-        durability: when a receipt leaves: `synced` (it is on the disk), `batched` (it is written, and synced
-            within 100 ms), `memory` (nothing is kept, and there is no directory). Short for the setting of
-            that name.
+        durability: when a receipt is returned: `synced` (the message is on the disk), `batched` (it is
+            written, and synced within 100 ms), `memory` (nothing is kept, and there is no directory). Short
+            for the setting of that name.
         settings: `MeshSettings` for a directory, `RemoteSettings` for a URL.
-        workers: threads that run handlers, at first and at most; for `AsyncMesh` the second is how many
-            handlers run at once.
-        clock: another clock than the machine's, for tests: see `relaymesh.testing`.
+        workers: threads that run handlers, at first and at most; for `AsyncMesh` the second number is how
+            many handlers run at once.
+        clock: a clock to use in place of the machine's, for tests: see `relaymesh.testing`.
         token: the access token, for a URL. None: `RELAYMESH_TOKEN`.
         transport: how to speak to the node of a URL: `websocket`, the default, or `http`.
         """
@@ -94,13 +94,13 @@ class Mesh(Operations):
 
     @property
     def path(self) -> os.PathLike[str] | None:
-        """The data directory; None for a mesh in memory, or elsewhere."""
+        """The data directory; None for a mesh in memory or a remote mesh."""
         return self._session.path
 
     def on(
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
     ) -> Callable[[Handler], Handler]:
-        """Decorator: subscribe, and run the function for every message. The subscription has its name."""
+        """Decorator: subscribe, and run the function for every message. `name`: by default the function's."""
         checked_topic(topic)
 
         def register(handler: Handler) -> Handler:
@@ -114,11 +114,12 @@ class Mesh(Operations):
     def run(self, seconds: float | None = None, *, timeout: float | None = HANDLERS_STOP_S) -> None:
         """Keep handlers running until the mesh is closed, the time is over, or a signal asks to stop.
 
-        At SIGINT (Ctrl-C), SIGTERM or SIGHUP no more messages are taken, handlers that run may finish within
-        `timeout` seconds, and `run` returns; the mesh is still open. A second signal ends the wait: what was
-        not finished goes back unburned, and `run` raises `KeyboardInterrupt`, or `SystemExit` for the other
-        signals. A signal that is ignored, or that the program handles itself, is left alone; so are all
-        outside the main thread. Raises the failure of a mesh that has failed, such as `JournalPoisoned`.
+        After SIGINT (Ctrl-C), SIGTERM or SIGHUP it takes no more messages. Running handlers may finish within
+        `timeout` seconds, then `run` returns; the mesh is still open. A second signal ends the wait:
+        unfinished deliveries go back without counting an attempt, and `run` raises `KeyboardInterrupt`, or
+        `SystemExit` for the other signals. It does not touch a signal that is ignored or that the program
+        handles itself, nor any signal outside the main thread. If the mesh has failed, it raises the failure,
+        such as `JournalPoisoned`.
         """
         deadline = deadline_of(seconds, time.monotonic())
         most = patience(timeout)
@@ -135,11 +136,12 @@ class Mesh(Operations):
             raise exit_of(told[1])
 
     def close(self, *, force: bool = False, timeout: float | None = HANDLERS_STOP_S) -> None:
-        """Let handlers finish, give back what was not settled, and free the directory. Twice is once.
+        """Let handlers finish, give back unsettled deliveries, and release the directory. Idempotent.
 
-        Handlers that run have `timeout` seconds (None: for ever). What they have not finished by then, or
-        when Ctrl-C interrupts the wait, goes back unburned. `force` waits for no handler, and leaves
-        deliveries that `receive` handed out to the next start, as a crash does: their attempts count.
+        Running handlers have `timeout` seconds (None: no limit). Deliveries that they have not finished by
+        then, or when Ctrl-C interrupts the wait, go back without counting an attempt. `force` waits for no
+        handler, and leaves deliveries that `receive` returned to the next start, as a crash does: their
+        attempts count.
         """
         flag(force, "force")
         most = patience(timeout)
@@ -147,7 +149,7 @@ class Mesh(Operations):
             return
         self._closed.set()
         if self._session.forked:
-            return  # everything here is the parent's
+            return  # everything here belongs to the parent
         try:
             self._pool.close(0.0 if force else most)
         finally:
@@ -164,13 +166,13 @@ class Mesh(Operations):
 
 
 def deadline_of(seconds: float | None, now: float) -> float:
-    """When a `run` of so many seconds ends; infinity for one without a limit."""
+    """When a `run` with this time limit ends; infinity without a limit."""
     length = patience(seconds)
     return math.inf if length is None else now + length
 
 
 def raise_failure(session: Described) -> None:
-    """Raise why the mesh has failed, if it has; that it was closed is no failure."""
+    """Raise the failure of the mesh, if it has failed; a closed mesh has not."""
     failure = session.failure
     if failure is not None and not isinstance(failure, Closed):
         raise type(failure)(failure.message, hint=failure.hint)
@@ -178,4 +180,4 @@ def raise_failure(session: Described) -> None:
 
 def log_stop(number: signal.Signals, timeout: float | None) -> None:
     within = "when handlers have finished" if timeout is None else f"within {timeout:g} s"
-    log.info("%s: stopping %s; once more stops at once", number.name, within)
+    log.info("%s: stopping %s; a second signal stops at once", number.name, within)

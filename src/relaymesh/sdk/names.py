@@ -1,4 +1,4 @@
-"""Names as callers write them: a plain one lies in the namespace of the session."""
+"""Names as callers write them: a plain name is in the namespace of the session."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ KNOWN_MAX = 10_000
 
 
 class Names:
-    """From names to full addresses; each raises `InvalidEnvelope` for what is none."""
+    """From names to full addresses; each method raises `InvalidEnvelope` for an invalid name."""
 
     __slots__ = ("_known", "_namespace")
 
     def __init__(self, namespace: str = DEFAULT_NAMESPACE) -> None:
         self._namespace = namespace
         self._known: dict[str, str] = {}
-        """Agents that were named before: a sender names few, again and again."""
+        """Agents that were named before: a sender names a few, again and again."""
 
     def agent(self, name: str, what: str = "agent name") -> str:
         if name.__class__ is not str:

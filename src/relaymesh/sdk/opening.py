@@ -1,4 +1,4 @@
-"""Opening the session a mesh speaks to: a node of this process, or one far away."""
+"""Opening the session that a mesh uses: a node in this process, or a remote one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Place = LocalPlace | RemotePlace
 
 
 def checked_clock(clock: Any) -> Clock | None:
-    """The clock, if it is one."""
+    """Return the clock if it has the methods of one."""
     for name in () if clock is None else ("wall_ms", "elapsed_ns", "awake_ns", "wait"):
         if isinstance(clock, type) or not callable(getattr(clock, name, None)):
             raise InvalidSettings(f"clock must have a method {name}(), and {shown(clock)} has none")
@@ -30,7 +30,7 @@ def checked_clock(clock: Any) -> Clock | None:
 
 
 def open_session(place: Place, clock: Clock | None) -> Session:
-    """Raises `DirectoryInUse` when another process has the directory and no node can be asked there."""
+    """Raises `DirectoryInUse` when another process has the directory and is not a node that can be used."""
     if isinstance(place, LocalPlace):
         try:
             return LocalSession(Node(place.path, place.settings, clock=clock))
@@ -42,7 +42,7 @@ def open_session(place: Place, clock: Clock | None) -> Session:
 
 
 async def open_async_session(place: Place, clock: Clock | None) -> AsyncSession:
-    """The same on a running loop, which it does not block."""
+    """The same on a running loop, without blocking it."""
     if isinstance(place, LocalPlace):
         try:
             return AsyncLocalSession(await asyncio.to_thread(Node, place.path, place.settings, clock=clock))
@@ -54,13 +54,13 @@ async def open_async_session(place: Place, clock: Clock | None) -> AsyncSession:
 
 
 def _node_on(place: LocalPlace, error: DirectoryInUse) -> RemotePlace:
-    """The node that runs on the directory, if there is one and nothing but it is wanted."""
+    """The node that runs on the directory, if there is one and the arguments allow its use."""
     assert place.path is not None
     found = running_node(place.path)
     if found is None:
         raise DirectoryInUse(
             error.message,
-            hint="stop the other process, or let relaymesh serve have the directory: every process can then "
+            hint="stop the other process, or run relaymesh serve on the directory: every process can then "
             "use it, by its path or its URL. `fuser -v lock` in the directory (as root) names the holder",
         ) from error
     if not place.plain:

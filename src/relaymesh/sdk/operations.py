@@ -1,4 +1,4 @@
-"""What a mesh does for its program, beside opening and closing: see `Mesh`."""
+"""The operations of a mesh, besides opening and closing: see `Mesh`."""
 
 # Written by `make twins` from async_operations.py: change that file.
 
@@ -46,7 +46,7 @@ NO_TABLE = FailureTable()
 
 
 class Operations:
-    """The calls of a mesh. `Mesh` opens it, runs its handlers and closes it."""
+    """The operations of a mesh. `Mesh` opens it, runs its handlers and closes it."""
 
     _names: Names
     _limit: int
@@ -57,7 +57,7 @@ class Operations:
         def _session(self) -> Session: ...
 
     def agent(self, name: str, **options: Unpack[MailboxOptions]) -> Agent:
-        """The agent of this name; its mailbox is opened if need be. Options change its settings."""
+        """Return the agent of this name; opens its mailbox if it has none. Options change its settings."""
         address = self._names.agent(name)
         settings = None
         if options:
@@ -66,10 +66,10 @@ class Operations:
         return Agent(cast("Mesh", self), address)
 
     def subscribe(self, topic: str, name: str, **options: Unpack[MailboxOptions]) -> Subscription:
-        """A durable subscription to a topic (`order.created`) or a pattern (`order.*`, `order.**`).
+        """Return a durable subscription to a topic (`order.created`) or a pattern (`order.*`, `order.**`).
 
-        It gets what is published from now on, in order, also while no receiver is there; several
-        receivers share it. `ordered=True` hands out one message at a time.
+        It gets what is published from now on, in order, even while it has no receiver; several receivers
+        share it. `ordered=True` delivers one message at a time.
         """
         address = self._names.subscription(topic, name)
         settings, self._tables[address] = mailbox_settings(options, schedule="fifo")
@@ -77,7 +77,7 @@ class Operations:
         return Subscription(cast("Mesh", self), address)
 
     def unsubscribe(self, topic: str, name: str) -> int:
-        """End a subscription; what it still held is dropped. Returns how many messages those were."""
+        """End a subscription and drop what it still holds. Returns how many messages were dropped."""
         return self._session.execute(Unsubscribe(self._names.subscription(topic, name)))
 
     def _table_of(self, address: str) -> FailureTable:
@@ -96,7 +96,7 @@ class Operations:
         timeout: float | None = None,
         **fields: Any,
     ) -> Receipt:
-        """Send to every subscription of the topic; `receipt.targets` says how many there are."""
+        """Send to every subscription of the topic; `receipt.targets` is their number."""
         item = {"content": content, "id": id, "key": key, **fields}
         return (self.publish_many(topic, [item], sender=sender, timeout=timeout))[0]
 
@@ -118,7 +118,9 @@ class Operations:
         return receipts_of(self._session.execute(command, timeout=patience(timeout)), notes)
 
     def ack_many(self, deliveries: Sequence[Delivery], *, durable: bool = False) -> None:
-        """Ack a batch in one step. Raises `LeaseLost`, naming them, if some were lost; the rest are acked."""
+        """Ack a batch in one step. If some leases were lost, acks the rest and raises `LeaseLost` with their
+        names.
+        """
         flag(durable, "durable")
         deliveries = checked_deliveries(deliveries, Delivery)
         tokens = [each._token for each in deliveries if not each._settled]
@@ -127,7 +129,9 @@ class Operations:
     # -- looking after it
 
     def dead_letters(self, **filters: Any) -> list[DeadLetter]:
-        """Dead letters that fit: `receiver, sender, reason, code, ids, since, until, status, limit`."""
+        """Return the dead letters that match: `receiver, sender, reason, code, ids, since, until, status,
+        limit`.
+        """
         return select(self._session.execute(DeadLetters()), **filters)
 
     def redrive(
@@ -139,11 +143,11 @@ class Operations:
         dry_run: bool = False,
         **filters: Any,
     ) -> list[Redriven]:
-        """Send dead letters back to where they died, or to agent `to`. Doing it twice is doing it once.
+        """Send dead letters back to their mailbox, or to agent `to`. Repeating the call changes nothing.
 
         `which`: an id, a `DeadLetter`, or several; else a filter as for `dead_letters`. `edit`: a function
-        from content to content, or the new content; an edited message gets a new id, which the answer names
-        in `redriven_as`, and names its origin. The function runs in the calling thread before anything is
+        from content to content, or the new content. An edited message gets a new id and names its origin; the
+        result holds the new id in `redriven_as`. The function runs in the calling thread before anything is
         redriven, and may use the mesh; if it fails or returns None, nothing is redriven.
         """
         flag(dry_run, "dry_run")
@@ -162,12 +166,12 @@ class Operations:
         return self._session.execute(PurgeDeadLetters([letter.key for letter in letters])) if letters else 0
 
     def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
-        """Give pending messages of an agent another priority; all of them, or those with these ids."""
+        """Change the priority of an agent's pending messages: all of them, or those with these ids."""
         chosen = None if ids is None else chosen_ids(ids)
         return self._session.execute(Reprioritise(self._names.agent(name), chosen, parse_priority(priority)))
 
     def deliver_due(self) -> int:
-        """Let delayed messages that are due arrive now. It happens by itself; this returns how many did."""
+        """Deliver delayed messages that are due. The mesh also does this by itself. Returns how many."""
         return self._session.execute(Tick())
 
     def force_deliver_delayed(self, name: str | None = None) -> int:
@@ -179,9 +183,9 @@ class Operations:
         return (self.stats()).delayed(None if name is None else self._names.agent(name))
 
     def stats(self) -> MeshStats:
-        """Counts of every mailbox and of the whole. Works also while the disk does not."""
+        """Counters of every mailbox and of the whole mesh. Works even while the disk fails."""
         return self._session.execute(Stats())
 
     def checkpoint(self) -> int | None:
-        """Write the whole state now, so that the next start need not replay. Happens by itself."""
+        """Write the whole state now: the next start replays less. The mesh also does this by itself."""
         return self._session.execute(Checkpoint())

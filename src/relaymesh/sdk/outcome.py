@@ -1,7 +1,7 @@
-"""How a handler ends: by returning, or by raising one of these, or anything else.
+"""How a handler ends: it returns, or raises one of these or any other exception.
 
     return          acked
-    Retry           tried again later; with `until=` it burns no attempt
+    Retry           tried again later; with `until=` no attempt is counted
     Reject          dead-lettered now
     Drop            acked, and counted as dropped
     anything else   by the failure contract of the mailbox
@@ -46,14 +46,14 @@ HTTP_TOO_MANY_REQUESTS = 429
 
 
 class Outcome(Exception):
-    """What a handler may raise to say how its delivery ends."""
+    """What a handler may raise to choose how its delivery ends."""
 
 
 class Retry(Outcome):
-    """Try again: after `after` seconds, or by the mailbox's backoff. `until` burns no attempt.
+    """Try again: after `after` seconds, or by the mailbox's backoff. With `until` no attempt is counted.
 
-    In a contract, `times` is how often at most: the smaller of `times` and `max_retries` counts. `after` is
-    the delay before each of them.
+    In a contract, `times` is the maximum number of retries: the smaller of `times` and `max_retries` counts.
+    `after` is the delay before each of them.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Retry(Outcome):
         self.checked()
 
     def checked(self) -> tuple[int | None, int | None]:
-        """`after` and `until` in milliseconds. Raises `InvalidValue` for what is no time, and names it."""
+        """`after` and `until` in milliseconds. Raises `InvalidValue` for a value that is not a time."""
         if self.times is not None:
             whole(self.times, "times", 0, RETRIES_MAX)
         delay_ms = None if self.after is None else after_ms(self.after)
@@ -79,7 +79,7 @@ class Retry(Outcome):
 
 
 class Reject(Outcome):
-    """Never again: a dead letter at once."""
+    """Do not try again: make it a dead letter at once."""
 
 
 class Drop(Outcome):
@@ -90,7 +90,7 @@ ContractSpec = Mapping[type[BaseException] | str, type[Outcome] | Outcome | Rule
 
 
 class FailureTable:
-    """The contract of one mailbox as the SDK applies it: exception to error code."""
+    """The contract of one mailbox in the SDK: it maps exceptions to error codes."""
 
     def __init__(self, spec: ContractSpec | None = None) -> None:
         self._classes: list[tuple[type[BaseException], str]] = []
@@ -99,7 +99,7 @@ class FailureTable:
             return
         try:
             rows = list(spec.items())
-        except Exception:  # no mapping at all, or one that cannot be read
+        except Exception:  # not a mapping, or one that cannot be read
             raise InvalidSettings(
                 f"contract must map exceptions to how they end, not {shown(spec)}"
             ) from None
@@ -110,23 +110,23 @@ class FailureTable:
             self.rules[code] = _rule(key, ending)
 
     def code_of(self, error: BaseException) -> str:
-        """The row that fits best: the nearest class in the contract, else the default classes."""
+        """The best matching row: the nearest class in the contract, else the default classes."""
         for kind in type(error).__mro__:
             for known, code in self._classes:
                 if known is kind:
                     return code
         try:
             return default_code(error)
-        except Exception:  # an attribute of it that raises
+        except Exception:  # an attribute of the exception raises
             return OTHER
 
     def nack(self, token: int, error: BaseException) -> Nack:
-        """How the kernel is told of this exception."""
+        """The failure to report to the kernel for this exception."""
         reason = text_of(error) or type(error).__name__
         if isinstance(error, Retry):
             try:
                 return Nack(token, OTHER, reason, "", True, *error.checked())
-            except InvalidValue as wrong:  # it was changed after it was made
+            except InvalidValue as wrong:  # the Retry was changed after it was made
                 return Nack(token, OTHER, f"{reason}: {wrong.message}", stack_of(error))
         if isinstance(error, Reject):
             return Nack(token, INVALID, reason, stack_of(error), retryable=False)
@@ -162,11 +162,11 @@ def _rule(key: object, ending: type[Outcome] | Outcome | Rule) -> Rule:
 def _retrying(key: object, retry: Retry) -> Rule:
     try:
         after_ms, until = retry.checked()
-    except InvalidValue as wrong:  # it was changed after it was made
+    except InvalidValue as wrong:  # the Retry was changed after it was made
         raise InvalidSettings(f"the contract maps {shown(key)} to a Retry: {wrong.message}") from None
     if until is not None:
         raise InvalidSettings(
-            f"the contract maps {shown(key)} to Retry(until=...), and a moment comes only once",
+            f"the contract maps {shown(key)} to Retry(until=...), but a moment comes only once",
             hint="use Retry(after=...) in the contract, or raise Retry(until=...) in the handler",
         )
     rule = DEFAULT_CONTRACT[OTHER]
@@ -176,7 +176,7 @@ def _retrying(key: object, retry: Retry) -> Rule:
 
 
 def default_code(error: BaseException) -> str:
-    """The class of an exception nobody spoke about."""
+    """The error code of an exception that the contract does not name."""
     if isinstance(error, (MemoryError, RecursionError)):
         return FATAL
     if isinstance(error, (TimeoutError, ConnectionError)):
@@ -190,12 +190,12 @@ def default_code(error: BaseException) -> str:
 
 
 def _is_validation(error: BaseException) -> bool:
-    """pydantic, marshmallow, jsonschema and others call it so; none of them is imported here."""
+    """pydantic, marshmallow, jsonschema and others use this name; none of them is imported here."""
     return any(kind.__name__ == "ValidationError" for kind in type(error).__mro__)
 
 
 def text_of(error: BaseException) -> str:
-    """What the exception says, also if it cannot say it: its text must not fail its nack."""
+    """The text of the exception. If `str` raises, a note in its place: the nack must not fail."""
     try:
         return sound(str.__str__(str(error)))
     except Exception as failure:
@@ -221,5 +221,5 @@ def until_ms(until: datetime | float) -> int:
         try:
             until = until.timestamp()
         except (OverflowError, OSError, ValueError) as error:
-            raise InvalidValue(f"until {shown(until)} is no time that can be reached: {error}") from None
+            raise InvalidValue(f"until {shown(until)} is not a valid time: {error}") from None
     return int(real(until, "until (a datetime, or seconds since 1970)", 0.0, DURATION_MS_MAX / 1000) * 1000)

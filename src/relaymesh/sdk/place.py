@@ -1,4 +1,4 @@
-"""Where a mesh lives: a URL, a directory, or memory; and when nobody says.
+"""Where a mesh lives: a URL, a directory or memory, and the default.
 
 Without a path: `RELAYMESH_URL`, else `RELAYMESH_HOME`, else a folder at home.
 """
@@ -22,22 +22,22 @@ URL_SCHEMES = ("http://", "https://")
 
 @dataclass(frozen=True, kw_only=True)
 class RemotePlace:
-    """A node that is asked over the network."""
+    """A remote node."""
 
     url: str
     token: str | None
     transport: Transport
     settings: RemoteSettings
     find: Find | None = None
-    """Where it is now, for a node that was found by its directory."""
+    """Returns the node's present address, if it was found by its directory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalPlace:
     """A directory that this process opens, or memory (no path).
 
-    `plain`: nothing was asked for that only an embedded mesh can do, so that a node which runs on the
-    directory already may be asked in its place.
+    `plain`: no argument needs an embedded mesh, so a node that already runs on the directory may be used in
+    its place.
     """
 
     path: Path | None
@@ -53,7 +53,7 @@ def place_of(
     token: str | None,
     transport: Transport | None,
 ) -> RemotePlace | LocalPlace:
-    """What the arguments of a mesh mean. Settings that do not fit the place are refused."""
+    """The place that the arguments of a mesh name. Raises for settings that do not fit the place."""
     _check_kinds(durability, settings, token, transport)
     embedded = durability is not None or isinstance(settings, MeshSettings)
     in_memory = "memory" in (durability, getattr(settings, "durability", None))
@@ -92,7 +92,7 @@ def place_of(
 
 
 def _check_kinds(durability: Any, settings: Any, token: Any, transport: Any) -> None:
-    """Arguments of the right kinds, whatever they mean together."""
+    """Check the types of the arguments, each on its own."""
     if durability is not None:
         one_of(durability, "durability", get_args(Durability), InvalidSettings)
     if transport is not None:
@@ -104,7 +104,7 @@ def _check_kinds(durability: Any, settings: Any, token: Any, transport: Any) -> 
 
 
 def data_directory(path: str | os.PathLike[str] | None) -> Path:
-    """The directory that is meant, for whoever needs one. A URL is refused."""
+    """The directory that is meant, for code that needs one. Raises for a URL."""
     place = os.environ.get("RELAYMESH_URL") if path is None else directory(path, "path")
     if place and place.startswith(URL_SCHEMES):
         raise InvalidSettings(

@@ -1,9 +1,8 @@
 """The worker pool: a bounded number of threads that run handlers.
 
-It starts with `core` threads at the first delivery and grows to `max` while deliveries wait for one,
-and to one for each handler if there are more. A handler is served by one outstanding receive at a
-time, so no thread is spent on waiting; entries of one lane that came together are worked off one
-after the other, in one thread.
+It starts with `core` threads at the first delivery. It grows to `max` while deliveries wait for a thread, or
+to one thread per handler if there are more handlers. Each handler has one outstanding receive at a time, so
+no thread only waits. Deliveries of one lane that came together run one after the other, in one thread.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CORE_DEFAULT = 4
 MAX_DEFAULT = 8
 IDLE_S = 10.0
 JOIN_S = 0.1
-"""How long a close waits for a thread before it looks whether it is cut short."""
+"""How long a close waits for a thread before it checks whether to stop waiting."""
 WORKERS_MAX = 10_000
 
 
@@ -54,7 +53,7 @@ def worker_counts(workers: Any) -> tuple[int, int]:
 
 
 class Route:
-    """One handler and what it has in hand."""
+    """One handler and its deliveries."""
 
     def __init__(
         self,
@@ -66,15 +65,15 @@ class Route:
         self.handler = handler
         self.in_hand = 0
         self.asking = False
-        """A receive of it is outstanding, or just being asked for."""
+        """A receive for it is outstanding, or about to be."""
         self.pull: Pull | None = None
         self.arrived: Arrival = partial(arrived, self)
         self.waits = False
-        """It was refused a pull for want of workers, and asks again when one is free."""
+        """It could not pull because no worker was free; it pulls again when one is."""
 
 
 class WorkerPool:
-    """Threads that run handlers. `inline`: no threads; `drain` runs what is queued in the caller's."""
+    """Threads that run handlers. `inline`: no threads; `drain` runs what is queued in the caller's thread."""
 
     def __init__(self, mesh: Mesh, core: int, max: int, *, inline: bool = False) -> None:
         self._mesh = mesh
@@ -85,7 +84,7 @@ class WorkerPool:
         self._routes: list[Route] = []
         self._threads: set[threading.Thread] = set()
         self._working: dict[int, list[Delivery]] = {}
-        """What each thread has in hand."""
+        """By thread: the deliveries that it works on."""
         self._idle = 0
         self._lock = threading.Lock()
         self._closing = False
@@ -104,7 +103,7 @@ class WorkerPool:
     # -- deliveries come in
 
     def _pull(self, route: Route) -> None:
-        """Ask for what the route may still take. A route that has nothing in hand may always take one."""
+        """Pull as many as the route may still take. A route without deliveries may always take one."""
         with self._lock:
             room = 0 if self._closing or route.asking else self._room_for(route)
             route.waits = room == 0 and not route.asking
@@ -118,7 +117,7 @@ class WorkerPool:
             raise
 
     def _pull_again(self, route: Route) -> None:
-        """Ask for more. A route whose subscription has ended is dropped, and the others go on."""
+        """Pull more. A route whose subscription has ended is dropped; the others continue."""
         try:
             self._pull(route)
         except UnknownRecipient as error:
@@ -127,7 +126,7 @@ class WorkerPool:
             log.info("a handler ends with its mailbox: %s", error)
 
     def _room_for(self, route: Route) -> int:
-        """One worker is kept for every route, so that one whose handler hangs does not stop the others."""
+        """Keep one worker for every route, so that a handler that hangs does not stop the others."""
         if len(self._routes) == 1:
             return self._max - route.in_hand
         taken = sum([max(1, each.in_hand + each.asking) for each in self._routes])
@@ -138,7 +137,9 @@ class WorkerPool:
         return max(self._max, len(self._routes))
 
     def _arrived(self, route: Route, got: Deliveries, error: MeshError | None) -> None:
-        """Called by whoever committed the grant: only queue, never work. What is queued is renewed."""
+        """Called by the thread that committed the grant: only queue, never work. Leases of queued deliveries
+        are renewed.
+        """
         with self._lock:
             route.asking = False
             route.in_hand += len(got)
@@ -188,7 +189,7 @@ class WorkerPool:
             self._threads.discard(threading.current_thread())
 
     def drain(self) -> int:
-        """Run what is queued, in this thread; answers how many deliveries."""
+        """Run what is queued, in this thread. Returns how many deliveries."""
         done = 0
         while True:
             try:
@@ -200,7 +201,9 @@ class WorkerPool:
                 self._run_job(*job)
 
     def _run_job(self, route: Route, run: list[Delivery]) -> None:
-        """One after the other. What a failure took back with it is somebody's later."""
+        """Run them one after the other. Those that a failure sent back are skipped: they are delivered again
+        later.
+        """
         thread = threading.get_ident()
         self._working[thread] = run
         try:
@@ -219,7 +222,7 @@ class WorkerPool:
                 self._pull_again(each)
 
     def _run_one(self, route: Route, delivery: Delivery) -> None:
-        """Run the handler once. The worker ends with the mesh, not with what a handler raises."""
+        """Run the handler once. A mesh error ends the worker; an exception of the handler does not."""
         try:
             with delivery:
                 result = route.handler(delivery)
@@ -236,10 +239,10 @@ class WorkerPool:
             log.warning("%s", error)
 
     def close(self, timeout: float | None, cut_short: Callable[[], bool] = lambda: False) -> None:
-        """Take no more; let handlers that run finish within the time. The others' deliveries go back.
+        """Receive no more; let running handlers finish within the time. Give back the other deliveries.
 
-        `cut_short` is asked again and again whether to wait no longer. Interrupted, it waits for handlers no
-        longer, and gives their deliveries back all the same. Twice is once.
+        `cut_short` is called repeatedly: True ends the wait. If interrupted, it stops waiting for handlers
+        and still gives their deliveries back. A second call does nothing.
         """
         if self._closing:
             return
@@ -274,7 +277,7 @@ class WorkerPool:
                 thread.join(min(left, JOIN_S))
 
     def _give_back(self, unbegun: list[Delivery]) -> None:
-        """Release what was not begun, and what other threads have not finished."""
+        """Give back what was not started, and what other threads have not finished."""
         own = threading.get_ident()
         late = [run for thread, run in list(self._working.items()) if thread != own]
         if late:
@@ -295,7 +298,7 @@ async def _finish(awaitable: Any) -> Any:
 
 
 def runs_of(deliveries: list[AnyDelivery]) -> list[list[AnyDelivery]]:
-    """Deliveries that came together: those of one lane in order, every other one alone."""
+    """Group deliveries that came together: those of one lane in order, every other one alone."""
     runs: list[list[AnyDelivery]] = []
     by_lane: dict[int, list[AnyDelivery]] = {}
     for delivery in deliveries:

@@ -1,4 +1,4 @@
-"""Questions: under which correlation id they are asked, and what an answer must be."""
+"""Questions: their correlation ids, and what counts as an answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["asked_under", "checked_answer"]
 
 
 def asked_under(fields: dict[str, Any], new_ids: Callable[[int], list[str]]) -> tuple[str, bool]:
-    """The correlation id of a question, taken out of its fields, and whether it was made just now.
+    """The correlation id of a question, taken out of its fields, and whether it was generated here.
 
-    A question with an id of its own is asked under it: asked again, after a crash too, it has the same
-    answer.
+    A question with an id of its own uses it as its correlation id: asked again, even after a crash, it gets
+    the same answer.
     """
     given, name = fields.pop("correlation_id", None), "correlation_id"
     if given is None:
@@ -24,7 +24,7 @@ def asked_under(fields: dict[str, Any], new_ids: Callable[[int], list[str]]) -> 
 
 
 def checked_answer(answer: Any, to: str) -> None:
-    """Raise `NoAnswer` when what came back is the word that there will be none."""
+    """Raise `NoAnswer` when the message is the mesh's notice that no answer will come."""
     if answer.type == "nack":
         error = answer.content["error"]
         raise NoAnswer(

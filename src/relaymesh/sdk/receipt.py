@@ -1,4 +1,4 @@
-"""What a sender gets."""
+"""What a send returns."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from relaymesh.wire.envelope import when
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """The message is in the mesh's hands: delivered, dead-lettered with a reason, or still pending."""
+    """The mesh has the message: it will be delivered or dead-lettered with a reason; until then it is
+    pending.
+    """
 
     id: str
-    """The id of the message: the one that was given, or the one that was made for it."""
+    """The id of the message: the given one, or the generated one."""
     sequence: int
-    """The event of the journal that accepted it; of a duplicate, the one that accepted the original."""
+    """The sequence of the event that accepted it; for a duplicate, of the event that accepted the original.
+    """
     duplicate: bool = False
-    """The same id was accepted before; this is the receipt of that one."""
+    """The same id was accepted before; this is its receipt."""
     targets: int = 1
-    """How many mailboxes it went to; 0 for a publish nobody subscribes to."""
+    """How many mailboxes it went to; 0 for a publish without subscribers."""
     scheduled_at: datetime | None = None
     """When it is delivered, for a delayed message."""
     notes: tuple[str, ...] = ()
-    """What was not taken literally, such as a negative delay."""
+    """Values that were replaced, such as a negative delay."""
 
 
 def receipts_of(given: Sequence[step.Receipt], notes: dict[int, str]) -> list[Receipt]:

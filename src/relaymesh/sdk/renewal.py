@@ -1,4 +1,4 @@
-"""Lease renewal: a long model call never runs twice because it is long."""
+"""Lease renewal: a message is not delivered twice because its handler takes long."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from relaymesh.sdk.session import AsyncSession, Session
 log = logging.getLogger("relaymesh.sdk")
 
 LOOK_EVERY_S = 0.5
-"""How often it is looked for leases to renew; four times in the shortest of them if that is more often."""
+"""How often to look for leases to renew; four times within the shortest lease if that is more often."""
 RENEW_BELOW = 2 / 3
-"""A lease is renewed to its full length once less than this share of it is left."""
+"""A lease is renewed to its full length when less than this share of it is left."""
 
 
 class _Held:
@@ -32,7 +32,7 @@ class _Held:
 
 
 class _Asked(NamedTuple):
-    """A renewal on its way; `before`: the deadline that was noted when it was asked."""
+    """A renewal that was sent; `before`: the deadline noted when it was sent."""
 
     delivery: Any
     length_ms: int
@@ -40,7 +40,7 @@ class _Asked(NamedTuple):
 
 
 class _Renewing:
-    """Who is being worked on, and which of them need a longer lease."""
+    """The deliveries that are worked on, and which of them need a longer lease."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
@@ -48,7 +48,7 @@ class _Renewing:
         self._noting = threading.Lock()
 
     def hold(self, delivery: Any) -> None:
-        """Renew from now on, to the length the lease has now. Held already, it stays as it is."""
+        """Renew from now on, to the present length of the lease. Does nothing if it is already renewed."""
         if id(delivery) not in self._held:
             self._held[id(delivery)] = _Held(
                 delivery, min(max(1, delivery._deadline - self._now()), LEASE_MS_MAX)
@@ -75,11 +75,11 @@ class _Renewing:
         log.warning("the lease of %s was lost while it was worked on", delivery.id)
 
     def extended(self, delivery: Any, deadline: int, before: int) -> None:
-        """Note a deadline that the node answered; `before`: what was noted when it was asked.
+        """Note a deadline that the node returned; `before`: the deadline noted when the request was sent.
 
         If another answer was noted meanwhile, the two may have overtaken each other and the later deadline
-        holds: an extension never shortens a lease. Otherwise this one holds, also if it is earlier: a node
-        that was started again gives its remote holders one full lease from then on.
+        holds: an extension never shortens a lease. Otherwise this one holds, even if it is earlier: a
+        restarted node gives its remote holders one full lease from its start on.
         """
         with self._noting:
             overlapped = delivery._extended != before
@@ -89,7 +89,7 @@ class _Renewing:
         for each, deadline in zip(asked, deadlines, strict=True):
             if deadline is not None:
                 self.extended(each.delivery, deadline, each.before)
-            elif not each.delivery._settled:  # or it was settled while its renewal was on the way
+            elif not each.delivery._settled:  # or it was settled while its renewal was sent
                 self._lose(each.delivery)
 
 
@@ -127,7 +127,7 @@ class Renewer(_Renewing):
             except MeshError as error:
                 if not error.retryable:
                     return
-                log.warning("leases could not be renewed, and are tried again: %s", error)
+                log.warning("leases could not be renewed; the renewal is tried again: %s", error)
 
     def close(self) -> None:
         self._stopping.set()
@@ -160,7 +160,7 @@ class AsyncRenewer(_Renewing):
             except MeshError as error:
                 if not error.retryable:
                     return
-                log.warning("leases could not be renewed, and are tried again: %s", error)
+                log.warning("leases could not be renewed; the renewal is tried again: %s", error)
 
     async def close(self) -> None:
         if self._task is not None:

@@ -1,9 +1,9 @@
-"""What the SDK needs of a node, wherever it is: a handful of calls.
+"""What the SDK needs of a node, local or remote: a handful of calls.
 
-An operation is a value: a command or a query of the kernel, or a request to the node. A session carries it
-there and brings its result back, so a new operation changes no session. `Session` is implemented by
-`relaymesh.node.local.LocalSession` and by the remote ones of `relaymesh.client`; `AsyncSession` by their
-awaited twins. The SDK is written against these alone.
+An operation is a value: a command or a query of the kernel, or a request to the node. A session carries it to
+the node and returns its result, so a new operation changes no session. `relaymesh.node.local.LocalSession`
+and the remote sessions of `relaymesh.client` implement `Session`; their async twins implement
+`AsyncSession`. The SDK depends on these alone.
 """
 
 from __future__ import annotations
@@ -17,46 +17,46 @@ from relaymesh.kernel.commands import Request, Result
 from relaymesh.kernel.deliveries import Deliveries
 
 Arrival = Callable[[Deliveries, MeshError | None], None]
-"""Called once, by whoever has the deliveries: it only takes note, and never works."""
+"""Called once, by the thread that has the deliveries: it only queues them, and never works."""
 
 
 class Pull(Protocol):
-    """A receive that nobody stands and waits for."""
+    """A receive that no thread waits in."""
 
     def forgo(self) -> None:
-        """Wait no longer. What comes all the same is handed over, or goes back unburned."""
+        """Stop waiting. Deliveries that still come are handed over, or go back: no attempt is counted."""
 
 
 class Described(Protocol):
-    """What both kinds of session say of their node, without asking it."""
+    """What both kinds of session say of their node, without a request."""
 
     @property
     def namespace(self) -> str:
-        """Where plain names lie."""
+        """The namespace of plain names."""
 
     @property
     def payload_bytes_max(self) -> int: ...
 
     @property
     def path(self) -> Path | None:
-        """The data directory; None in memory, and far away."""
+        """The data directory; None for a mesh in memory or a remote mesh."""
 
     @property
     def failure(self) -> MeshError | None:
-        """Why no call will succeed any more; None while they may."""
+        """Why no call will succeed any more; None while calls may succeed."""
 
     @property
     def forked(self) -> bool:
-        """This is the copy of a forked child; the session is its parent's."""
+        """Whether this is a forked child's copy; the session belongs to the parent."""
 
     def now(self) -> int:
         """Mesh time, in milliseconds."""
 
     def new_ids(self, count: int) -> list[str]:
-        """So many new ids of messages."""
+        """This many new message ids."""
 
     def holds(self, token: int) -> bool:
-        """Whether the lease is still good, as far as is known here. Any thread may ask."""
+        """Whether the lease is still held, as far as is known here. Any thread may ask."""
 
 
 class Session(Described, Protocol):
@@ -65,25 +65,25 @@ class Session(Described, Protocol):
     def execute(
         self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
     ) -> Result:
-        """Do what a command, a query or a request to the node asks for. Returns once its promise holds.
+        """Execute a command, a query or a request to the node. Returns once its promise holds.
 
-        timeout: of a command that sends, seconds to wait for room in a full mailbox. None: not at all.
-        durable: wait for the sync, also where results do not.
+        timeout: how many seconds a send waits for room in a full mailbox. None: do not wait.
+        durable: wait for the sync even where the durability setting does not.
         """
 
     def receive(
         self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
     ) -> Deliveries:
-        """Up to `max` deliveries; none at all when none came in time. `timeout` None waits for ever."""
+        """Return up to `max` deliveries; none if none came in time. `timeout` None waits forever."""
 
     def pull(self, mailbox: str, max: int, arrived: Arrival) -> Pull:
-        """The same without waiting: `arrived` is called when there are some."""
+        """The same without waiting: `arrived` is called with the deliveries."""
 
     def close(self, *, force: bool = False) -> None: ...
 
 
 class AsyncSession(Described, Protocol):
-    """The same, awaited, on the loop it belongs to. Cancelling a receive gives deliveries back."""
+    """The same, awaited, on the loop that it belongs to. Cancelling a receive gives deliveries back."""
 
     async def execute(
         self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
@@ -94,9 +94,9 @@ class AsyncSession(Described, Protocol):
     ) -> Deliveries: ...
 
     async def pull(self, mailbox: str, max: int) -> Deliveries:
-        """A receive without end, which outlasts a node that is away for a while."""
+        """A receive without a time limit, which continues when a node was away for a while."""
 
     def give_back(self, tokens: Sequence[int]) -> None:
-        """Return deliveries that were not looked at, as if never granted, and without waiting."""
+        """Return deliveries that no caller saw, as if never granted. Does not wait."""
 
     async def close(self, *, force: bool = False) -> None: ...

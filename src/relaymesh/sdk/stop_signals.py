@@ -20,7 +20,7 @@ STOP_SIGNALS: tuple[signal.Signals, ...] = tuple(
 
 
 def heeded(numbers: Iterable[signal.Signals] = STOP_SIGNALS) -> list[signal.Signals]:
-    """Those of them that are not ignored in this process."""
+    """Those signals that are not ignored in this process."""
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
@@ -44,7 +44,7 @@ def told_to_stop(tell: Callable[[signal.Signals], object]) -> Iterator[None]:
 
 
 def exit_of(number: signal.Signals) -> BaseException:
-    """What a program that was told twice ends with: its exit code names the signal."""
+    """End a program that got a second signal: its exit code names the signal."""
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
 
