@@ -94,7 +94,7 @@ def test_a_snapshot_that_is_not_whole_is_refused(missing: str) -> None:
     pieces = list(Snapshot(mesh.kernel.state).pieces())
     assert isinstance(pieces[-1], End)
     del pieces[-1 if missing == "the end" else -2]
-    with pytest.raises(JournalDamaged, match="without being whole"):
+    with pytest.raises(JournalDamaged, match="is incomplete"):
         restore(pieces)
 
 

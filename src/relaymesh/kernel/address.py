@@ -1,8 +1,8 @@
 """Addresses: `namespace/name`. A plain `name` means `default/name`.
 
-Agents are addressed by name. A subscription's mailbox is addressed by the topic pattern
-and the subscription's name, joined by `:` (`default/order.*:billing`), which no agent name
-can contain, so the two can never meet.
+Agents are addressed by name. A subscription's mailbox is addressed by the topic pattern and the
+subscription's name, joined by `:` (`default/order.*:billing`). No agent name contains `:`, so the two kinds
+of address never collide.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def is_subscription(mailbox: str) -> bool:
 
 
 def subscriber_of(mailbox: str) -> str:
-    """The agent whose name a subscription's mailbox carries: `default/order.*:billing` is billing's.
+    """The agent whose name a subscription's mailbox carries: `billing` for `default/order.*:billing`.
 
-    A mailbox that is no subscription is its agent's own.
+    Any other mailbox belongs to the agent of its own name.
     """
     if ":" not in mailbox:
         return mailbox

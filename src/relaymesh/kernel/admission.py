@@ -1,4 +1,4 @@
-"""Sending and publishing: what is let in, what was there already, what is refused.
+"""Sending and publishing: which messages are accepted, known already, or refused.
 
 A command is admitted whole or not at all: everything is checked before anything is emitted.
 """
@@ -23,7 +23,7 @@ from relaymesh.kernel.suspension import Look, dead_letters_full, resume, suspend
 
 
 def accept(decision: Decision, command: Send | Settle) -> list[Receipt]:
-    """Accept messages into mailboxes. Receipts in the order given."""
+    """Accept messages into mailboxes. Returns receipts in the order given."""
     groups, known, minted = command.groups, command.known, command.minted
     fresh: list[tuple[Mailbox, list[Envelope]]] = []
     recognition: Recognition | None = None
@@ -70,7 +70,7 @@ def _receipts(decision: Decision, target: str, new: list[Envelope], base: int, t
 
 
 def _require_room(decision: Decision, mailbox: Mailbox, messages: int, size: int, asked: list[int]) -> None:
-    """`asked` is what this command already wants of the mailbox: messages, bytes."""
+    """`asked`: messages and bytes that this command has already asked of the mailbox."""
     asked[0] += messages
     asked[1] += size
     if not mailbox.room_for(asked[0], asked[1]):
@@ -92,7 +92,7 @@ def _full(mailbox: Mailbox, more: int) -> MailboxFull:
 def _require_budget(
     decision: Decision, batches: Sequence[Sequence[Envelope]], budget: int, copies: int = 1
 ) -> None:
-    """Of every sender among these: all that would be kept for it. `copies`: of each message."""
+    """For every sender of these messages: all bytes that would be kept for it. `copies`: of each message."""
     if len(batches) == 1 and len(batches[0]) == 1:
         one = batches[0][0]
         decision.state.charges.require(one.sender, (one.size + MESSAGE_BYTES) * copies, budget)
@@ -108,8 +108,8 @@ def _require_budget(
 
 
 def publish(decision: Decision, command: Publish) -> list[Receipt]:
-    """One record, whatever the fan-out. A full subscription refuses it whole, dead-letters its own copy,
-    or is suspended and skipped when its dead letters are full too."""
+    """Emit one record, whatever the fan-out. A full subscription refuses the publish whole or dead-letters
+    its own copy; if its dead letters are full too, it is suspended and skipped."""
     state = decision.state
     recognition: Recognition | None = None
     target = topic_target(command.topic)
@@ -134,9 +134,9 @@ def publish(decision: Decision, command: Publish) -> list[Receipt]:
 
 
 def _reach(decision: Decision, topic: str, new: list[Envelope], budget: int) -> list[tuple[Mailbox, int]]:
-    """The mailboxes that these go to, and how many of them, from the first, find room in each.
+    """The mailboxes that these go to, and how many of the messages, from the first, find room in each.
 
-    Subscriptions that can take none are suspended, and suspended ones that can again are resumed.
+    A subscription that can take none is suspended; a suspended one that can take some again is resumed.
     """
     state = decision.state
     look = Look(state, new)

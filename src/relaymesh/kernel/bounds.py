@@ -1,11 +1,11 @@
-"""Bounds: which values may enter the kernel, for every command and every setting, however they came.
+"""Bounds: which values may enter the kernel, for every command and every setting, from every transport.
 
-Every command checks itself with these when it is built, so embedded programs, HTTP, WebSocket and the file
-bus share one set of bounds. A value inside them encodes, and decodes to the same value, in every record and
-every checkpoint that a decision can make of it.
+Every command checks itself with these functions when it is built, so embedded programs, HTTP, WebSocket and
+the file bus share one set of bounds. A value inside the bounds survives encoding and decoding unchanged, in
+every record and every checkpoint that may hold it.
 
 Each function returns the plain value: a subclass of `int` or `str` becomes an `int` or a `str`, because the
-journal's encoder knows no subclasses and a subclass may override what is asked of it.
+journal's encoder knows no subclasses and a subclass may override methods.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def shown(value: object) -> str:
-    """A refused value as an error shows it: short, whatever it is."""
+    """A refused value in the form that errors show: short, whatever it is."""
     try:
         return sound(f"{value!r:.80}")
     except Exception:  # a number too long to print, an object that cannot be shown
@@ -49,14 +49,14 @@ def shown(value: object) -> str:
 
 
 def sound(text: str) -> str:
-    """The text as UTF-8 can carry it: pairs of surrogates are joined, lone ones become U+FFFD."""
+    """The text in a form that UTF-8 can encode: pairs of surrogates are joined, lone ones become U+FFFD."""
     if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def whole(value: Any, what: str, least: int, most: int, error: type[MeshError] = InvalidValue) -> int:
-    """A whole number between two bounds. A bool is none, and neither is 5.0."""
+    """A whole number between two bounds. A bool is refused, and so is 5.0."""
     kind = type(value)
     if kind is not int:
         if kind is bool or not issubclass(kind, int):
@@ -72,13 +72,13 @@ def real(value: Any, what: str, least: float, most: float, error: type[MeshError
     plain = number(value)
     if plain is None:
         raise error(f"{what} must be a number, not {shown(value)}")
-    if not least <= plain <= most:  # NaN lies nowhere
+    if not least <= plain <= most:  # NaN lies between no bounds
         raise error(f"{what} must lie between {_written(least)} and {_written(most)}, not {shown(plain)}")
     return float(plain)
 
 
 def seconds(value: Any, what: str, error: type[MeshError] = InvalidValue) -> float:
-    """A time to wait: less than nothing counts as 0, more than `SECONDS_MAX` as that."""
+    """A time to wait: a negative one counts as 0, and one above `SECONDS_MAX` as `SECONDS_MAX`."""
     plain = number(value)
     if plain is None or plain != plain:  # noqa: PLR0124  NaN
         raise error(f"{what} must be a number of seconds, not {shown(value)}")
@@ -91,7 +91,7 @@ def _written(bound: float) -> str:
 
 
 def patience(timeout: Any) -> float | None:
-    """How many seconds a caller waits; None is for ever."""
+    """How many seconds a caller waits; None: forever."""
     if timeout is None:
         return None
     if timeout.__class__ is int and 0 <= timeout <= SECONDS_MAX:
@@ -118,7 +118,7 @@ def flag(value: Any, what: str, error: type[MeshError] = InvalidValue) -> bool:
 
 
 def text(value: Any, what: str, least: int, most: int, error: type[MeshError] = InvalidValue) -> str:
-    """A text of so many characters, made sound."""
+    """A text with a length between two bounds, in a form that UTF-8 can encode."""
     plain = sound(plain_text(value, what, error))
     if not least <= len(plain) <= most:
         raise error(f"{what} must have {least} to {most} characters, not {len(plain)}")
@@ -126,7 +126,7 @@ def text(value: Any, what: str, least: int, most: int, error: type[MeshError] = 
 
 
 def plain_text(value: Any, what: str, error: type[MeshError] = InvalidValue) -> str:
-    """The text itself, without whatever a subclass made of it."""
+    """The plain text, without the methods of a subclass."""
     kind = type(value)
     if kind is str:
         return value  # type: ignore[no-any-return]

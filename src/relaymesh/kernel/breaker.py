@@ -1,14 +1,14 @@
-"""The circuit breaker of one mailbox: when a receiver is sick, its messages wait instead of burning attempts.
+"""The circuit breaker of one mailbox: while a receiver fails, its messages wait and lose no attempts.
 
     closed      deliveries go out; their outcomes are counted
-    open        nothing is given out; messages wait, their attempts untouched, their TTL running
+    open        nothing is delivered; messages wait, attempts unchanged, TTL running
     half-open   a few deliveries go out as probes: enough successes close it, one failure opens it again
 
-Two rules open it. The slow one: in every tenth of the window more than `breaker_retry_rate` of the
-outcomes were failures, and the window held `breaker_min_outcomes`. The quick one: `breaker_failures`
-in a row, without a success between them.
+Two rules open it. The slow rule: in every tenth of the window more than `breaker_retry_rate` of the outcomes
+were failures, and the window held `breaker_min_outcomes`. The quick rule: `breaker_failures` failures in a
+row, without a success between them.
 
-Volatile: a restart begins closed, with an empty window. Time is always the caller's.
+Volatile: a restart begins closed, with an empty window. The caller passes the time in.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from relaymesh.kernel.settings import MailboxSettings
 BreakerState = Literal["closed", "open", "half-open"]
 
 TENTHS = 10
-"""Parts of a window; each must be above the limit, so that one burst opens nothing."""
+"""Parts of a window. Each must be above the limit, so that one burst does not open the breaker."""
 WAIT_DOUBLINGS = 3
-"""A probe that fails doubles the wait, up to 2^3 times `breaker_open_ms`."""
+"""A failed probe doubles the wait, up to 2^3 times `breaker_open_ms`."""
 
 
 class Breaker:
-    """Counts outcomes and says what may go out. `gate.py` asks it and acts on the answers."""
+    """Counts outcomes and decides what may go out. `gate.py` calls it and acts on the answers."""
 
     __slots__ = (
         "_above",
@@ -55,21 +55,21 @@ class Breaker:
         self._tenth = max(1, settings.breaker_window_ms // TENTHS)
         self.state: BreakerState = "closed"
         self.until = 0
-        """While open: when it lets probes out. `NEVER` when a hand opened it."""
+        """While open: when it lets probes out. `NEVER` if an operator opened it."""
         self.why = ""
-        """What made it open."""
+        """Why it opened."""
         self.opened = 0
         """How often it has opened."""
         self.probes: set[int] = set()
-        """Tokens of the probes that are out, or were until nobody got them."""
+        """Tokens of the probes that are out, or that were granted to a receiver that never got them."""
         self._forget()
 
     def _forget(self) -> None:
         """Begin with an empty window."""
         self.outcomes = self.failures = 0
-        """Of the current tenth."""
+        """Counts of the current tenth."""
         self._past: deque[tuple[int, int]] = deque(maxlen=TENTHS)
-        """Outcomes and failures of the tenths before it."""
+        """Outcomes and failures of the earlier tenths."""
         self._above = 0
         """How many tenths in a row were above the limit."""
         self._tenth_ends = 0
@@ -92,9 +92,9 @@ class Breaker:
         self.outcomes += count
 
     def failed(self, now: int, *, expired: bool) -> str:
-        """Count a failure. Returns why the breaker must open now; empty when it need not.
+        """Count a failure. Returns why the breaker must open now; an empty text if it need not.
 
-        Leases that run out at one moment are one failure in a row: one holder fell silent, however
+        Leases that expire at the same moment count as one failure in a row: one holder fell silent, however
         many deliveries it had.
         """
         if now >= self._tenth_ends:
@@ -116,7 +116,7 @@ class Breaker:
         return ""
 
     def _turn(self, now: int) -> None:
-        """A tenth is over, and maybe some more in which nothing happened."""
+        """Close the current tenth, and any further tenths without outcomes."""
         above = self.failures > self._settings.breaker_retry_rate * self.outcomes
         self._past.append((self.outcomes, self.failures))
         quiet = min((now - self._tenth_ends) // self._tenth, TENTHS)
@@ -136,13 +136,13 @@ class Breaker:
     # -- open, half-open, closed --------------------------------------------------------------
 
     def open(self, now: int, why: str) -> None:
-        """Nothing goes out until `until`; longer each time a probe has failed."""
+        """Let nothing out until `until`; the wait grows with each failed probe."""
         self._reopened = self._reopened + 1 if self.state == "half-open" else 0
         doublings = min(self._reopened, WAIT_DOUBLINGS)
         self._open(now + (self._settings.breaker_open_ms << doublings), why)
 
     def hold(self) -> None:
-        """Open until a hand closes it."""
+        """Open until an operator closes it."""
         self._open(NEVER, "by hand")
 
     def _open(self, until: int, why: str) -> None:
@@ -166,7 +166,7 @@ class Breaker:
         return max(0, self._settings.breaker_probes - len(self.probes))
 
     def probe_passed(self, token: int) -> bool:
-        """Returns whether this was a probe; what went out before the breaker opened proves nothing."""
+        """Returns whether this was a probe; deliveries from before the breaker opened prove nothing."""
         if self.state != "half-open" or token not in self.probes:
             return False
         self.probes.discard(token)

@@ -1,14 +1,14 @@
-"""Charges: how many bytes of memory the mesh keeps for whom.
+"""Charges: how many bytes of memory the mesh keeps, by payer.
 
 Every message is charged from its acceptance until it is settled, and every dead letter until it is purged:
 its content, its `extra`, the failures kept with it, and `MESSAGE_BYTES` for the rest. The sender pays, with
 two exceptions. The copies in an agent's subscription are charged to the account of that agent's
-subscriptions: it alone decides how many there are, and no publisher could know. A notice (`ack`, `nack`) is
-charged to the mailbox it lies in: its sender had no choice. A mailbox, and each correlation id that it
+subscriptions: the agent decides how many there are, and the publisher cannot know. A notice (`ack`, `nack`)
+is charged to the mailbox that holds it: its sender had no choice. A mailbox, and each correlation id that it
 expects, are charged as well.
 
-Charges are volatile. They are counted when a replay is over, and kept up from then on; before that every
-method that charges does nothing.
+Charges are volatile. They are counted when a replay ends, and updated from then on; before that every method
+that charges does nothing.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from relaymesh.kernel.parcel import Parcel
 
 MESSAGE_BYTES = 512
-"""What a message takes beside its content: its fields, its places in tables, its id in dedup."""
+"""Memory of a message beside its content: its fields, its table slots, its id in dedup."""
 MAILBOX_BYTES = 4_096
-"""What a mailbox or a subscription takes."""
+"""Memory of a mailbox or a subscription."""
 EXPECTATION_BYTES = 512
-"""What an expected correlation id takes beside its text, of 4 bytes a character."""
+"""Memory of an expected correlation id beside its text, of 4 bytes a character."""
 
 
 def expectation_size(correlation_id: str) -> int:
@@ -40,7 +40,7 @@ def expectation_size(correlation_id: str) -> int:
 
 
 def subscriptions_of(owner: str) -> str:
-    """The account of an agent's subscriptions. No address looks like it."""
+    """The account of an agent's subscriptions. It cannot be mistaken for an address."""
     return f"subscriptions of {owner}"
 
 
@@ -54,7 +54,7 @@ class Charges:
         self._live = False
 
     def count(self, letters: Iterable[DeadLetter], mailboxes: Iterable[Mailbox]) -> None:
-        """Begin anew, with all there is."""
+        """Count everything anew."""
         self._by_payer = {}
         self._live = True
         for letter in letters:
@@ -120,7 +120,7 @@ class Charges:
             self.add(letter.payer or letter.envelope.sender, sign * (letter.size + MESSAGE_BYTES))
 
     def require(self, payer: str, size: int, budget: int) -> None:
-        """Raise unless `size` more fit into the payer's budget; 0 is no budget."""
+        """Raise unless `size` more bytes fit into the payer's budget; 0: no budget."""
         if budget and size and self.of(payer) + size > budget:
             raise OverBudget(
                 f"the mesh keeps {self.of(payer)} bytes for {payer}, and {size} more were asked for;"
@@ -132,19 +132,19 @@ class Charges:
         return dict(self._by_payer)
 
     def greatest(self, count: int) -> dict[str, int]:
-        """Those for whom most is kept, the greatest first."""
+        """The payers with the most bytes, the largest first."""
         return dict(nlargest(count, self._by_payer.items(), key=itemgetter(1)))
 
 
 def payer_of(envelope: Envelope, mailbox: str, account: str) -> str:
-    """Who pays for a message in this mailbox. `account`: of the owner's subscriptions, if it is one."""
+    """The payer of a message in this mailbox. `account`: of the owner's subscriptions, if it is one."""
     if account:
         return account
     return mailbox if envelope.type in CONTROL_TYPES else envelope.sender
 
 
 def one_sender(entries: Sequence[Entry]) -> str | None:
-    """Who pays for all of these, as it mostly is: their sender. None when they must be asked one by one."""
+    """The payer of all of these: mostly their common sender. None when they differ."""
     senders = {entry.envelope.sender for entry in entries}
     if len(senders) != 1 or not CONTROL_TYPES.isdisjoint({entry.envelope.type for entry in entries}):
         return None

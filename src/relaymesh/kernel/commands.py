@@ -1,8 +1,8 @@
 """Commands: what the shell asks of the kernel. Imperatives; each becomes one `Step`.
 
-A command checks itself when it is built: types and ranges, by `relaymesh.kernel.bounds`. A command that
-exists is legal, and every record that a decision makes of it can be written and read back. Envelopes are
-checked where they are built (`relaymesh.wire.envelope`); here only that they are envelopes.
+A command checks its types and ranges when it is built, by `relaymesh.kernel.bounds`. A command that exists is
+legal, and every record that a decision makes of it can be written and read back. Envelopes are checked where
+they are built (`relaymesh.wire.envelope`); a command checks only that they are envelopes.
 
 A command names the type of its result, which is what `execute` of a session returns.
 """
@@ -40,7 +40,7 @@ from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.waiter import Waiter
 
 EPOCH_MAX = (1 << 23) - 1
-"""So that a token, an epoch and 40 bits, is a signed number of 64 bits."""
+"""So that a token, made of an epoch and 40 bits, fits a signed 64-bit number."""
 PARTITION_MAX = (1 << 31) - 1
 
 
@@ -57,7 +57,7 @@ class Command(Request[Result_co]):
 
 
 class Start(Command[None]):
-    """First of all: a new epoch. Leases of the process that died are void."""
+    """The first command: begins a new epoch. Leases of the process that died are void."""
 
     epoch: int
     partition: int = 0
@@ -68,7 +68,7 @@ class Start(Command[None]):
 
 
 class Stop(Command[None]):
-    """Last of all: in-process deliveries come back unburned; delayed ones go out if so set."""
+    """The last command: local deliveries come back, no attempt counted; delayed ones go out if so set."""
 
     deliver_delayed: bool = False
 
@@ -77,11 +77,11 @@ class Stop(Command[None]):
 
 
 class Tick(Command[int]):
-    """Let time pass: what is due falls due, what has expired expires. Returns how many fell due."""
+    """Let time pass: deliver what is due, expire what has expired. Returns how many fell due."""
 
 
 class OpenMailbox(Command[None]):
-    """`may_reject`: whether the settings of a subscription may say that it rejects: see `Subscribe`."""
+    """`may_reject`: whether the settings of a subscription may choose `reject`: see `Subscribe`."""
 
     mailbox: str
     settings: MailboxSettings | None = None
@@ -96,7 +96,7 @@ class OpenMailbox(Command[None]):
 class RegisterAgent(Command[Registration]):
     """An agent joins: `metadata` is a JSON object of its own. Returns its `Registration`.
 
-    `settings` are for its mailbox, if it has none yet.
+    `settings` apply to its mailbox, if it has none yet.
     """
 
     agent: str
@@ -120,7 +120,7 @@ class RegisterAgent(Command[Registration]):
 
 
 class DrainAgent(Command[Registration]):
-    """A registered agent is to get no new tasks until it registers again. Returns its `Registration`."""
+    """Give a registered agent no new tasks until it registers again. Returns its `Registration`."""
 
     agent: str
 
@@ -129,10 +129,11 @@ class DrainAgent(Command[Registration]):
 
 
 class Subscribe(Command[None]):
-    """`owner` pays for what is kept in it, up to `budget` bytes of all it pays for; without one senders do.
+    """`owner` pays for what is kept in it, up to `budget` bytes of all it pays for; without an owner, senders
+    pay.
 
-    Without `may_reject` a new subscription that is full never refuses a publish: `overflow` is
-    `dead_letter` whatever the settings say. One that rejects already goes on if nothing else changes.
+    Without `may_reject`, a new subscription that is full never refuses a publish: `overflow` is
+    `dead_letter` whatever the settings say. One that already rejects keeps doing so if nothing else changes.
     """
 
     pattern: str
@@ -159,10 +160,10 @@ class Unsubscribe(Command[int]):
 
 
 class Send(Command[list[Receipt]]):
-    """Accept messages, all or none. `minted`: every id was made here just now, so none can be known.
+    """Accept messages, all or none. `minted`: every id was just generated here, so none can be known.
 
-    `budget`: bytes that may be kept for each sender, these messages included; 0 is no limit.
-    `equal`: of the messages that a step before named as differing, those that mean what their originals mean.
+    `budget`: bytes that may be kept for each sender, including these messages; 0: no limit.
+    `equal`: those messages that an earlier step named as differing and that mean what their originals mean.
     """
 
     groups: Sequence[tuple[str, Sequence[Envelope]]]
@@ -171,7 +172,7 @@ class Send(Command[list[Receipt]]):
     budget: int = 0
     equal: frozenset[Differing] = NONE_EQUAL
     size: int = 0
-    """Bytes of all messages: counted here, whatever is given."""
+    """Bytes of all messages: computed here, whatever the caller passes."""
 
     def __post_init__(self) -> None:
         self.size = _checked_size(self.groups)
@@ -193,7 +194,7 @@ class Publish(Command[list[Receipt]]):
 
 
 class Receive(Command[bool]):
-    """Take what is ready now, or leave the waiter to be served by a later step."""
+    """Take what is ready now, or leave the waiter for a later step."""
 
     mailbox: str
     waiter: Waiter
@@ -217,7 +218,7 @@ class Receive(Command[bool]):
 
 
 class Forgo(Command[bool]):
-    """The waiter no longer waits. Returns whether it was still waiting."""
+    """The waiter stops waiting. Returns whether it was still waiting."""
 
     mailbox: str
     waiter: Waiter
@@ -227,9 +228,9 @@ class Forgo(Command[bool]):
 
 
 class Expect(Command[None]):
-    """Keep messages with this correlation id apart for receives by it, those that wait already included.
+    """Keep messages with this correlation id apart for receives by it, including those that already wait.
 
-    `minted`: the id was made just now, so no message can have it yet, and none is looked for.
+    `minted`: the id was just generated, so no message can have it yet, and no search is made.
     """
 
     mailbox: str
@@ -265,7 +266,7 @@ class Ack(Command[list[int]]):
 
 
 class Nack(Command[str]):
-    """Settle as failed: tried again, put off, or given up, by the mailbox's failure contract."""
+    """Settle as failed: tried again, deferred, or given up, by the mailbox's failure contract."""
 
     token: int
     code: str = "other"
@@ -305,7 +306,7 @@ class Settle(Command[list[Receipt]]):
 
 
 class Release(Command[None]):
-    """Deliveries that nobody received: back as if never granted."""
+    """Return deliveries that no caller received, as if never granted."""
 
     tokens: Sequence[int]
 
@@ -314,7 +315,7 @@ class Release(Command[None]):
 
 
 class Extend(Command[int]):
-    """A later deadline. Writes no record. Returns the deadline."""
+    """Extend a deadline. Writes no record. Returns the deadline."""
 
     token: int
     ms: int
@@ -337,7 +338,7 @@ class ExtendAll(Command[list[int | None]]):
 
 
 class Complete(Command[bool]):
-    """The work of a lost lease is done all the same: its next delivery is acked unseen."""
+    """The work of a lost lease is done nevertheless: its next delivery is acked unseen."""
 
     mailbox: str
     sequence: int
@@ -348,9 +349,9 @@ class Complete(Command[bool]):
 
 
 class Redrive(Command[list[int | None]]):
-    """Put dead letters back, by (mailbox, dead sequence). Returns the new sequences; None: done before.
+    """Put dead letters back, by (mailbox, dead sequence). Returns the new sequences; None: redriven before.
 
-    `edited`: for each letter the message that takes the place of its own, or None to leave it as it was.
+    `edited`: for each letter the message that replaces its own, or None to keep it.
     """
 
     letters: Sequence[tuple[str, int]]
@@ -413,7 +414,7 @@ Outcome = Literal["retrying", "deferred", "dead_letter", "dropped", "success"]
 
 
 def _address(value: Any, what: str = "mailbox") -> str:
-    """An address is made by `relaymesh.kernel.address`; here it is only kept from being something else."""
+    """`relaymesh.kernel.address` makes addresses; this only checks that it is a text of legal length."""
     return text(value, what, 1, ADDRESS_LENGTH_MAX)
 
 
@@ -448,7 +449,7 @@ def _check_envelopes(envelopes: Any) -> None:
 
 
 def _check_tokens(tokens: Any) -> None:
-    """A token that was never given out is stale and needs no bounds; what is no number is a mistake."""
+    """A token that was never given out is stale and needs no bounds; a value that is no number raises."""
     for token in tokens:
         if token.__class__ is not int:
             raise InvalidValue(f"a lease token must be a whole number, not {shown(token)}")

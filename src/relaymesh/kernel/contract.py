@@ -1,8 +1,8 @@
 """Failure contracts: which error is tried again, how often, and where it ends.
 
-A contract is a table from error code to `Rule`. Codes are words, not Python classes: the
-SDK maps exception classes to codes at the edge. `RATE_LIMITED`, as the Mailbox protocol writes it, and
-`rate_limited` are one code. A code that has no row uses `other`.
+A contract is a table from error code to `Rule`. Codes are words, not Python classes: the SDK maps exception
+classes to codes at the edge. Case does not matter: `RATE_LIMITED`, as the Mailbox protocol writes it, and
+`rate_limited` are the same code. A code without a row uses `other`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Rule(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What happens to a delivery that failed with one class of error."""
 
     retries: int
-    """Retries after the first attempt. 0 means: never tried again, whatever the message says."""
+    """Retries after the first attempt. 0: never tried again, whatever the message says."""
     exit: Exit = "dead_letter"
-    """Where it ends when no retry is left."""
+    """What happens when no retry is left."""
     alert: bool = False
-    """Whether a dead letter of this class is an alert of level error. Without it the alert is a warning."""
+    """Whether a dead letter of this class is logged as an error. If False, it is logged as a warning."""
     after_ms: int | None = None
     """Delay before each retry; None: the mailbox's backoff."""
     default: bool = False
@@ -54,7 +54,7 @@ OTHER = "other"
 INVALID_MESSAGE = "invalid_message"
 TASK_NOT_FOUND = "task_not_found"
 UNAUTHORIZED = "unauthorized"
-"""These three are the Mailbox protocol's: the same message can never succeed."""
+"""These three come from the Mailbox protocol: the same message can never succeed."""
 
 TTL_EXPIRED = "ttl_expired"
 MAILBOX_FULL = "mailbox_full"
@@ -92,7 +92,7 @@ def retry_limit(rule: Rule, message_retries: int | None, mailbox_retries: int | 
     """How many retries this failure may have.
 
     A rule of 0 is final. Otherwise `max_retries` of the message counts, else that of the mailbox; a rule that
-    is no default bounds it.
+    is not a default is the upper bound.
     """
     if rule.retries == 0:
         return 0

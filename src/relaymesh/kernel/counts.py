@@ -9,11 +9,11 @@ class MailboxStats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One mailbox. accepted = acked + dropped + dead + pending, always; a redrive accepts once more."""
 
     pending: int
-    """Unsettled: waiting, delayed or out with a holder."""
+    """Unsettled: waiting, delayed or leased to a holder."""
     leased: int
     delayed: int
     bytes: int
-    """Of those: content, unknown fields and the texts of failures."""
+    """Bytes of those: content, unknown fields and the texts of failures."""
     by_priority: dict[int, int]
     capacity: int
     capacity_bytes: int
@@ -35,9 +35,9 @@ class MailboxStats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     breaker_opened: int
     """How often it has opened since the start."""
     recent_retry_rate: float
-    """Failures per delivery that ended in the breaker's window (10 min); what it judges by."""
+    """Failures per delivery that ended in the breaker's window (10 min); the breaker judges by it."""
     rate_limited: int
-    """How often since the start deliveries that were ready had to wait for the rate limit."""
+    """How often, since the start, ready deliveries had to wait for the rate limit."""
     dead_letter_bytes: int = 0
     """Bytes of all dead letters kept here, redriven ones too."""
     skipped: int = 0
@@ -47,5 +47,5 @@ class MailboxStats(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def retry_rate(self) -> float:
-        """Retries per delivery, of all time."""
+        """Retries per delivery, since the mailbox was opened."""
         return self.retried / self.delivered if self.delivered else 0.0

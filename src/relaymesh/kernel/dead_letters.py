@@ -16,7 +16,7 @@ LetterStatus = Literal["pending", "redriven"]
 
 
 class DeadLetter(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The original message and what became of it. Named by (mailbox, dead sequence)."""
+    """The original message and its failures. Named by (mailbox, dead sequence)."""
 
     mailbox: str
     sequence: int
@@ -30,11 +30,11 @@ class DeadLetter(msgspec.Struct, array_like=True, frozen=True, gc=False):
     failures: list[Failure]
     status: LetterStatus = "pending"
     payer: str = ""
-    """To whom it is charged; empty for its sender."""
+    """The payer; empty for its sender."""
     redriven_as: str = ""
-    """The id of the edited message that went back in its place; empty if none did."""
+    """The id of the edited message that was redriven in its place; empty if there was none."""
     topic: str | None = None
-    """The topic it was published to, if it died in a subscription."""
+    """The topic that it was published to, if it died in a subscription."""
 
     @property
     def code(self) -> str:
@@ -43,7 +43,7 @@ class DeadLetter(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """What it counts for against its mailbox's budget for dead letters."""
+        """Its size against the mailbox's budget for dead letters."""
         return self.envelope.size + failures_size(self.failures)
 
 
@@ -56,7 +56,7 @@ def letter_of(
     at: int,
     payer: str,
 ) -> DeadLetter:
-    """What an entry becomes that dies of this failure, if it was one."""
+    """The dead letter of an entry that dies, of this failure if there was one."""
     failures = entry.failures or []
     return DeadLetter(
         mailbox=mailbox,
@@ -75,7 +75,7 @@ def letter_of(
 
 
 class Shelf:
-    """The dead letters of one mailbox, in the order in which they died, and what they amount to."""
+    """The dead letters of one mailbox, in the order in which they died, and their totals."""
 
     __slots__ = ("letters", "pending", "pending_bytes", "redriven", "redriven_bytes")
 
@@ -95,7 +95,7 @@ class Shelf:
             self.redriven_bytes += sign * letter.size
 
     def room_for(self, letters: int, size: int, settings: MailboxSettings) -> bool:
-        """Whether so many more may be pending. Redriven letters are in nobody's way: they make room."""
+        """Whether so many more may be pending. Redriven letters do not count: they make room."""
         return (
             self.pending + letters <= settings.dead_letters_max
             and self.pending_bytes + size <= settings.dead_letter_bytes_max
@@ -107,7 +107,7 @@ class Shelf:
         )
 
     def surplus(self, settings: MailboxSettings) -> list[int]:
-        """The oldest redriven letters that must go so that all that are kept fit the budget."""
+        """The oldest redriven letters that must be removed so that the rest fits the budget."""
         count = self.pending + self.redriven - settings.dead_letters_max
         size = self.pending_bytes + self.redriven_bytes - settings.dead_letter_bytes_max
         gone: list[int] = []
@@ -144,14 +144,14 @@ class DeadLetters:
         self.count += letter.status == "pending"
 
     def of(self, mailbox: str) -> Shelf:
-        """The letters of one mailbox, to be looked at."""
+        """The letters of one mailbox, read only."""
         return self._by_mailbox.get(mailbox, _NONE)
 
     def find(self, mailbox: str, dead_sequence: int) -> DeadLetter | None:
         return self.of(mailbox).letters.get(dead_sequence)
 
     def older(self, before: int, count: int, size: int) -> list[DeadLetter]:
-        """Letters that died before this time, mailbox by mailbox: at most `count`, and of about `size`."""
+        """Letters that died before this time, mailbox by mailbox: at most `count`, and about `size` bytes."""
         found: list[DeadLetter] = []
         for shelf in self._by_mailbox.values():
             for letter in shelf.letters.values():
@@ -164,9 +164,9 @@ class DeadLetters:
         return found
 
     def mark_redriven(self, letter: DeadLetter, id: str) -> None:
-        """A redriven letter stays, at its place, so that redriving it again finds it done.
+        """A redriven letter stays in its place, so that a second redrive finds it done.
 
-        `id`: under which its message went back.
+        `id`: the id under which its message was redriven.
         """
         self.count -= letter.status == "pending"
         redriven = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""A decision in the making: the state to look at, and the step that collects what follows."""
+"""A decision in progress: the state to read, and the step that collects the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Ended, Repeated, Scheduled, Step
 
 Encoders = Mapping[type, Callable[[AnyRecord], bytes]]
-"""How to make the bytes of a record, by its type."""
+"""Encoders of records, by type."""
 
 
 class Unwritable(Exception):

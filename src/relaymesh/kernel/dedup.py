@@ -1,11 +1,10 @@
 """Dedup at admission: the same id to the same target within the window is the same message.
 
-While a message is unsettled its id leads to its sequence, and its entry answers for it, content and
-all. Once settled, a `Seen` of some 100 bytes stays in its place for the window (24 h), or one `SeenParcel`
-for all that were settled together. The newest of them are kept in memory; older ones may be forgotten
-here once the store has them, and then the shell looks an id up in the store before the step.
-`horizon` says which ids need that: everything accepted after it is still in memory, so an id made after
-it cannot be known to the store alone.
+While a message is unsettled its id leads to its sequence, and its entry holds the content. Once it is
+settled, a `Seen` of some 100 bytes stays for the window (24 h), or one `SeenParcel` for all that were settled
+together. The newest of them are kept in memory. Older ones may be forgotten here once the store has them;
+then the shell looks an id up in the store before the step. `horizon` says which ids need that: everything
+accepted after it is still in memory, so an id generated after it cannot be known to the store alone.
 """
 
 from __future__ import annotations
@@ -24,25 +23,25 @@ REMEMBERED_MAX = 100_000
 DIGEST_SIZE = 16
 TOPIC = "topic:"
 SENDERS_MAX = 10_000
-"""Names that are kept to be shared. A sender may call itself something else in each message."""
+"""How many names are kept to be shared. A sender may use another name in each message."""
 
 
 digest_of: Callable[[bytes], bytes] = xxhash.xxh3_128_digest
-"""Tells equal content from other content. Not a signature: a sender can only fool itself."""
+"""Tells equal content from other content. It is not a signature: a sender can only deceive itself."""
 
 
 def topic_target(topic: str) -> str:
-    """The name a topic has as a target of dedup: no mailbox can have it."""
+    """The name of a topic as a target of dedup: no mailbox can have this name."""
     return TOPIC + topic
 
 
 def topic_of(target: str) -> str | None:
-    """The topic that is such a target; None for a mailbox."""
+    """The topic of such a target; None for a mailbox."""
     return target.removeprefix(TOPIC) if target.startswith(TOPIC) else None
 
 
 class Senders:
-    """Lets equal senders be one object: remembered ids are many, their senders few."""
+    """Lets equal senders share one object: there are many remembered ids and few senders."""
 
     __slots__ = ("_known",)
 
@@ -52,12 +51,12 @@ class Senders:
     def shared(self, sender: str) -> str:
         known = self._known
         if len(known) >= SENDERS_MAX:
-            known.clear()  # costs memory only: those that are remembered stay as they are
+            known.clear()  # costs memory only: remembered ids keep their objects
         return known.setdefault(sender, sender)
 
 
 class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is left of an admitted message: enough to give its receipt again."""
+    """What is kept of an admitted message: enough to return its receipt again."""
 
     sequence: int
     at: int
@@ -65,13 +64,13 @@ class Seen(msgspec.Struct, array_like=True, frozen=True, gc=False):
     targets: int = 1
     due: int = 0
     sender: str = ""
-    """Empty in what an older version wrote: it is not known there."""
+    """Empty if an older version wrote it: the sender is not known then."""
 
 
 class Differing(msgspec.Struct, frozen=True, gc=False):
-    """A message of a command whose bytes differ from those its sender sent before under the same id.
+    """A message whose bytes differ from those that its sender sent before under the same id.
 
-    `sequence` is that of the original. Where that is in the same command, `twin` is its position there.
+    `sequence` is that of the original. If the original is in the same command, `twin` is its position there.
     """
 
     position: int
@@ -85,7 +84,7 @@ NONE_EQUAL: frozenset[Differing] = frozenset()
 
 
 class SeenParcel:
-    """What is left of a parcel of admitted messages."""
+    """What is kept of a parcel of admitted messages."""
 
     __slots__ = ("_digests", "_places", "_senders", "at", "first", "ids")
 
@@ -95,7 +94,7 @@ class SeenParcel:
         self.ids = ids
         self._digests = b"".join([digest_of(envelope.content) for envelope in parcel.envelopes])
         self._senders: str | list[str]
-        """One for all, or one for each."""
+        """One sender for all, or one for each."""
         if parcel.sender is not None:
             self._senders = senders.shared(parcel.sender)
         else:
@@ -104,7 +103,7 @@ class SeenParcel:
 
     @property
     def sequence(self) -> int:
-        """Of the last of them."""
+        """The time of the last of them."""
         return self.first + len(self.ids) - 1
 
     def seen(self) -> Iterator[Seen]:
@@ -124,7 +123,7 @@ class SeenParcel:
 
 
 Found = int | Seen | SeenParcel
-"""What an id leads to: the sequence of a message that is unsettled, or what is left of it."""
+"""What an id leads to: the sequence of an unsettled message, or what is kept of a settled one."""
 Remembered = tuple[str, Sequence[str], Seen | SeenParcel]
 """A target, ids that were settled there together, and what they lead to."""
 
@@ -158,20 +157,20 @@ class Admitted:
         return self._remembered
 
     def __iter__(self) -> Iterator[tuple[str, str, int | Seen]]:
-        """Target and id of every message that is known, and its sequence or what is left of it."""
+        """Target and id of every known message, and its sequence or what is kept of it."""
         for target, known in self._by_target.items():
             for id, found in known.items():
                 yield target, id, found[id] if isinstance(found, SeenParcel) else found
 
     def of(self, target: str) -> dict[str, Found]:
-        """The ids of one target, to be read and added to in a loop."""
+        """The ids of one target, to be read and extended in a loop."""
         known = self._by_target.get(target)
         if known is None:
             known = self._by_target[target] = {}
         return known
 
     def settle(self, target: str, entries: list[Entry]) -> None:
-        """The entries are gone; their ids stay."""
+        """The entries are gone; their ids are remembered."""
         known = self.of(target)
         stored_through, shared = self.stored_through, self.senders.shared
         for entry in entries:
@@ -186,9 +185,9 @@ class Admitted:
             self.remember(target, id, Seen(entry.sequence, at, digest, 1, due, sender))
 
     def settle_parcel(self, target: str, parcel: Parcel) -> bool:
-        """`settle` for all of a parcel. Not done if an id of it leads elsewhere by now.
+        """`settle` for a whole parcel. Not done if one of its ids leads elsewhere by now.
 
-        That is rare: a notice is not asked whether its id is known, and anybody may send under the id of one.
+        That is rare: ids of notices are not checked, so another sender may use the same id.
         """
         known = self.of(target)
         ids = parcel.ids
@@ -212,9 +211,9 @@ class Admitted:
         self._remembered += 1
 
     def forget(self, stored_through: int, now: int) -> None:
-        """Drop what is past the window, and what the store has while more than `remembered_max` are left.
+        """Drop ids past the window, and those in the store while more than `remembered_max` are left.
 
-        A parcel goes whole.
+        A parcel is dropped whole.
         """
         order = self._order
         while order:
@@ -237,7 +236,7 @@ class Admitted:
                 del self._by_target[target]
 
     def remembered(self) -> list[Remembered]:
-        """What is settled, in the order in which it was, but for ids admitted again: for a checkpoint."""
+        """Settled ids in the order of settling, except ids admitted again: for a checkpoint."""
         found: list[Remembered] = []
         for item in self._order:
             target, ids, seen = item
@@ -250,7 +249,7 @@ class Admitted:
 
 
 def each_of(remembered: Iterable[Remembered]) -> Iterator[tuple[str, str, Seen]]:
-    """Target, id and what is left, one by one."""
+    """Target, id and what is kept, one by one."""
     for target, ids, seen in remembered:
         for id, one in zip(ids, [seen] if isinstance(seen, Seen) else seen.seen(), strict=True):
             yield target, id, one

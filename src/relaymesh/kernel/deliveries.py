@@ -1,8 +1,7 @@
-"""Deliveries that one receiver is given together, as values: columns, one row for each.
+"""Deliveries that one receiver gets together, as values: columns, one row per delivery.
 
-This is what leaves the kernel, and all there is to a delivery outside of it. A receiver may keep it for as
-long as it likes and do with it what it likes: it leads to nothing that the kernel has. Whether a lease is
-still held is asked by its token.
+This value leaves the kernel, and code outside knows nothing else of a delivery. A receiver may keep or change
+it freely: it holds no reference to kernel objects. A caller asks by the token whether a lease is still held.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ NO_LANE = -1
 
 
 class DeliveryRow(msgspec.Struct, frozen=True, gc=False):
-    """One delivery, for those that take them one by one."""
+    """One delivery, for callers that take them one by one."""
 
     mailbox: str
     token: int
@@ -35,7 +34,7 @@ class DeliveryRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Deliveries(msgspec.Struct, frozen=True, gc=False):
-    """Columns of the same length. None of them at all: nothing came, or nothing will ever come."""
+    """Columns of the same length. Empty columns: nothing came, or nothing will ever come."""
 
     mailbox: str
     tokens: Sequence[int]
@@ -44,25 +43,25 @@ class Deliveries(msgspec.Struct, frozen=True, gc=False):
     deadlines: Sequence[int]
     envelopes: Sequence[Envelope]
     lanes: Sequence[int] | None = None
-    """Rows with the same number are to be worked on one after the other; -1 is no lane. None: no lanes."""
+    """Rows with the same number must be worked on one after the other; -1: no lane. None: no lanes at all."""
     topics: Sequence[str | None] | None = None
-    """Of a subscription, the topic each was published to; a single one is that of all rows."""
+    """Of a subscription: the topic that each was published to; a single one is that of all rows."""
     settled: bool = False
-    """Settled before they left (at_most_once): there is nothing to settle."""
+    """Settled before they left (at_most_once): nothing is left to settle."""
     lane_keys: Sequence[str] = ()
-    """The key of each lane, by its number, where the node says so."""
+    """The key of each lane, by its number, if the node provides it."""
     accepted: Sequence[int] | None = None
-    """When each was accepted; a node far away does not say. So with the next two."""
+    """When each was accepted; a remote node does not send it. The same is true of the next two."""
     priorities: Sequence[int] | None = None
-    """Those they stand under now, which may be others than their senders gave."""
+    """Their present priorities, which may differ from what their senders gave."""
     expires: Sequence[int] | None = None
-    """When each expires if it is pending again by then; 0 for never."""
+    """When each expires if it is pending again by then; 0: never."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def first(self, count: int) -> Deliveries:
-        """The first so many of them."""
+        """The first `count` rows."""
         topics = self.topics
         if topics is not None and len(topics) == len(self.tokens):
             topics = topics[:count]
@@ -91,7 +90,7 @@ class Deliveries(msgspec.Struct, frozen=True, gc=False):
         return topics if len(topics) == len(self.sequences) else repeat(topics[0])
 
     def rows(self) -> list[DeliveryRow]:
-        """One by one. What is not known of them is 0; their priority is then their sender's."""
+        """One by one. Unknown values are 0; the priority is then the sender's."""
         envelopes = self.envelopes
         priorities = self.priorities
         rows = map(

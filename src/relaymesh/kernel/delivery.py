@@ -1,4 +1,4 @@
-"""Deliveries: who is given what, under which lease."""
+"""Deliveries: which waiter gets which messages, under which lease."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def receive(decision: Decision, command: Receive) -> bool:
 
 
 def _ask(decision: Decision, mailbox: Mailbox, waiter: Waiter, id: str, *, wait: bool) -> bool:
-    """`receive` by correlation id: also what waits already, expected or not."""
+    """A receive by correlation id: also takes messages that already wait, expected or not."""
     expect_while_asked(decision, mailbox, id)
     served = _serve(decision, mailbox, waiter)
     if wait and not served:
@@ -75,7 +75,7 @@ def _asks_no_longer(decision: Decision, mailbox: Mailbox, waiter: Waiter, id: st
 
 
 def serve_waiters(decision: Decision) -> None:
-    """After anything became ready: first come, first served."""
+    """Serve waiters after anything became ready: first come, first served."""
     wanted = decision.state.wanted
     while wanted:
         mailbox, _ = wanted.popitem()
@@ -89,7 +89,7 @@ def serve_waiters(decision: Decision) -> None:
 
 
 def send_away(decision: Decision, mailbox: Mailbox) -> None:
-    """The mailbox is gone: whoever waits for a delivery from it is given none."""
+    """The mailbox is gone: its waiters get an empty delivery."""
     through = decision.state.sequence
     waiters = [*mailbox.waiters, *chain.from_iterable(mailbox.askers.values())]
     mailbox.waiters.clear()
@@ -112,7 +112,7 @@ def _serve(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> bool:
 
 
 def _choose(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> list[Part]:
-    """What this waiter gets. What has expired, or was done already, is settled on the way."""
+    """What this waiter gets. Messages that have expired, or were done already, are settled on the way."""
     while True:
         picked, expired = _pick(decision, mailbox, waiter)
         if expired:
@@ -137,7 +137,7 @@ def _pick(decision: Decision, mailbox: Mailbox, waiter: Waiter) -> tuple[list[Pa
 
 
 def _grant(decision: Decision, mailbox: Mailbox, waiter: Waiter, parts: list[Part]) -> tuple[Deliveries, int]:
-    """Lease these to the waiter. Returns what it is given, and what must be synced before that leaves."""
+    """Lease these to the waiter. Returns its deliveries, and what must be synced before they leave."""
     state = decision.state
     sequences = sequences_of(parts)
     first = state.next_token

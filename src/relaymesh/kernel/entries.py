@@ -10,13 +10,13 @@ from relaymesh.kernel.parcel import CUT_MIN, Parcel, Part
 
 
 class Entries:
-    """By sequence, in the order in which they came. Looking unpacks nothing; `take_out` does."""
+    """By sequence, in the order of arrival. Reading unpacks nothing; `take_out` does."""
 
     __slots__ = ("__weakref__", "held")
 
     def __init__(self) -> None:
         self.held: dict[int, Part] = {}
-        """A parcel stands here once for each of its messages."""
+        """A parcel is listed here once for each of its messages."""
 
     def __len__(self) -> int:
         return len(self.held)
@@ -36,22 +36,22 @@ class Entries:
         return self.held.get(sequence)
 
     def alone(self, sequence: int) -> Entry | None:
-        """The entry, if it is there and in no parcel."""
+        """The entry, if it exists and is in no parcel."""
         item = self.held.get(sequence)
         return item if isinstance(item, Entry) else None
 
     def look(self, sequence: int) -> Entry | None:
-        """An entry to be looked at."""
+        """An entry, read only."""
         item = self.held.get(sequence)
         return item.look(sequence) if isinstance(item, Parcel) else item
 
     def values(self) -> Iterator[Entry]:
-        """All, to be looked at one after the other."""
+        """All entries, read only, one after the other."""
         for sequence, item in self.held.items():
             yield item if isinstance(item, Entry) else item.look(sequence)
 
     def every(self) -> list[Entry]:
-        """All at once, to be looked at."""
+        """All entries at once, read only."""
         if self._holds_parcels():
             return list(self.values())
         return cast("list[Entry]", list(self.held.values()))
@@ -78,7 +78,7 @@ class Entries:
     # -- taking apart -------------------------------------------------------------------------
 
     def take_out(self, sequence: int) -> Entry:
-        """The entry itself, to be changed: the parcel it is in is unpacked."""
+        """The entry itself, to be changed: its parcel is unpacked."""
         item = self.held[sequence]
         if not isinstance(item, Entry):
             item.unpack()
@@ -87,7 +87,7 @@ class Entries:
         return item
 
     def unpack(self) -> list[Entry]:
-        """Each message by itself from here on; returns all, in the order in which they came."""
+        """Unpack: each message is an entry from here on. Returns all, in the order of arrival."""
         if self._holds_parcels():
             for parcel in {item for item in self.held.values() if isinstance(item, Parcel)}:
                 parcel.unpack()
@@ -123,7 +123,7 @@ class Entries:
 
 
 def entries_of(parts: Iterable[Part], home: Entries) -> list[Entry]:
-    """Each message of these by itself: parcels are unpacked."""
+    """Each of these messages as an entry: parcels are unpacked."""
     return [home.take_out(sequence) for sequence in sequences_of(parts)]
 
 
@@ -138,5 +138,5 @@ def sequences_of(parts: Iterable[Part]) -> list[int]:
 
 
 def count_of(parts: Iterable[Part]) -> int:
-    """How many messages these are."""
+    """The number of messages in these."""
     return sum([part.count for part in parts])

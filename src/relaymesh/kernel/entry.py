@@ -1,8 +1,7 @@
 """An entry: one message in one mailbox, from acceptance until it is settled.
 
-`TRANSITIONS` holds every change of state there is. Entries, leases and grants point at each
-other and are left out of cyclic garbage collection (`gc=False`), so whoever settles an entry
-cuts those links.
+`TRANSITIONS` holds every change of state. Entries, leases and grants point at each other and are excluded
+from cyclic garbage collection (`gc=False`), so the code that settles an entry cuts those links.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from relaymesh.kernel.parcel import Parcel
 
 Leases = dict[int, "Lease | Parcel"]
-"""What is out, by token. A parcel that is lent stands there once for each of its messages."""
+"""What is leased, by token. A lent parcel is listed once for each of its messages."""
 
 
 TRANSITIONS: dict[tuple[int, str], tuple[int, ...]] = {
@@ -45,7 +44,7 @@ TRANSITIONS: dict[tuple[int, str], tuple[int, ...]] = {
     (LEASED, "holder_lost"): (READY,),
     (LEASED, "released"): (READY,),
 }
-"""Where each event may lead. Two places: to wait for its time, or at once when that time is now.
+"""The states that each event may lead to. Two of them: wait for a time, or be ready at once.
 
 `docs/explanation/lifecycle.md` draws this table.
 """
@@ -54,8 +53,8 @@ TRANSITIONS: dict[tuple[int, str], tuple[int, ...]] = {
 class Entry(msgspec.Struct, gc=False, eq=False):
     """A message in a mailbox. Only `State.apply` and its parts change it.
 
-    What it has in common with a `Parcel` is all that is asked of messages that are given out or done
-    together: count, sequences, state, priority, expires_at, ready_sequence, completed, lend.
+    It shares with a `Parcel` all that code needs for messages delivered or settled together: count,
+    sequences, state, priority, expires_at, ready_sequence, completed, lend.
     """
 
     count: ClassVar[int] = 1
@@ -64,11 +63,11 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     sequence: int
     accepted_at: int
     due_at: int
-    """When it first may be seen: the base of its TTL and its place in its lane."""
+    """When it may first be seen: the base of its TTL and of its position in its lane."""
     ready_at: int
     """When it may next be delivered: `due_at`, or the time of its next retry."""
     ready_sequence: int
-    """The event that made it deliverable, which must be synced before a delivery leaves."""
+    """The event that made it deliverable. It must be synced before a delivery leaves."""
     priority: int
     state: int = READY
     attempts: int = 0
@@ -79,20 +78,20 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     lane: Lane | None = None
     lease: Lease | None = None
     queued: int = 0
-    """Volatile. Under which priority it stands among the ready, or 1 while it waits in its lane."""
+    """Volatile. Its priority in the ready queues, or 1 while it waits in its lane."""
     waited_ms: int = 0
-    """How long it waited, or is to wait, for moments that nacks set: its TTL does not count them."""
+    """How long it waits for times that nacks set: its TTL does not count that."""
     topic: str | None = None
-    """The topic it was published to, if that brought it into this mailbox."""
+    """The topic that it was published to, if it came by a publish."""
 
     @property
     def size(self) -> int:
-        """What it counts for against its mailbox's capacity in bytes: the message and its failures."""
+        """Its size against the mailbox's capacity in bytes: the message and its failures."""
         size = self.envelope.size
         return size + failures_size(self.failures) if self.failures else size
 
     def fail(self, failure: Failure) -> int:
-        """Keep one failure more. Returns by how much the size grew: less than nothing if others went."""
+        """Keep one more failure. Returns by how much the size grew: negative if others were dropped."""
         before = failures_size(self.failures)
         self.failures = with_failure(self.failures, failure)
         return failures_size(self.failures) - before
@@ -104,12 +103,12 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
     @property
     def expires_at(self) -> int:
-        """When it expires if still pending; 0 for never."""
+        """When it expires if still pending; 0: never."""
         ttl = self.envelope.ttl_ms
         return self.due_at + ttl + self.waited_ms if ttl else 0
 
     def wait_for(self, ms: int) -> None:
-        """A nack puts it off by so long."""
+        """A nack defers it by this many milliseconds."""
         self.waited_ms = min(self.waited_ms + max(0, ms), DURATION_MS_MAX)
 
     @property
@@ -117,7 +116,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         return (self.sequence,)
 
     def lend(self, token: int, grant: Grant, leases: Leases | None) -> None:
-        """It is leased under this token. `leases`: where that is to be known; None while replaying."""
+        """Lease it under this token. `leases`: the table to enter it in; None while replaying."""
         self.attempts += 1
         self.state = LEASED
         self.lease = lease = Lease(token, self, self.attempts, grant.deadline, grant)
@@ -128,7 +127,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
 
 class Lease(msgspec.Struct, gc=False, eq=False):
-    """One delivery of one entry: who may settle it, and until when."""
+    """One delivery of one entry: the holder that may settle it, and the deadline."""
 
     token: int
     entry: Entry
@@ -142,7 +141,7 @@ class Lease(msgspec.Struct, gc=False, eq=False):
         return self.entry.lease is self
 
     def named_in(self, tokens: Sequence[int], start: int) -> Entry:  # noqa: ARG002 - as a parcel has it
-        """What the tokens from `start` on settle first: this one's entry."""
+        """What the tokens from `start` on settle first: the entry of this one."""
         return self.entry
 
 
@@ -155,5 +154,5 @@ class Grant(msgspec.Struct, gc=False, eq=False):
     length: int
     remote: bool = False
     tokens: Sequence[int] = ()
-    """Volatile, as is `held`: the tokens given out together, and how many of them are still good."""
+    """Volatile, as is `held`: the tokens given out together, and how many of them are still held."""
     held: int = 0

@@ -1,8 +1,7 @@
-"""The envelope: everything about a message that travels with it.
+"""The envelope: everything that travels with a message.
 
-Built and checked once at the edge (`relaymesh.wire`); here it is a plain, immutable value.
-Fields are encoded by position in the journal, so new ones are only ever appended, with a
-default.
+Built and checked once at the edge (`relaymesh.wire`); here it is a plain, immutable value. Fields are encoded
+by position in the journal, so new ones are only appended, with a default.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ PRIORITY_DEFAULT = 3
 
 
 class Priority(IntEnum):
-    """1 goes first. Tiers: {1, 2} high, {3} normal, {4, 5} low."""
+    """1 is delivered first. Tiers: {1, 2} high, {3} normal, {4, 5} low."""
 
     CRITICAL = 1
     HIGH = 2
@@ -45,19 +44,19 @@ PRIORITY_BY_TYPE: dict[str, int] = {
 }
 
 CONTROL_TYPES = frozenset({"heartbeat", "ping", "pong", "ack", "nack"})
-"""Control frames answer a live connection. They are never queued by a sender; the mesh itself
-puts `ack` and `nack` into the mailbox of a sender that asked for them (`requires_ack`)."""
+"""Control frames answer a live connection. A sender never queues them; the mesh itself puts `ack` and `nack`
+into the mailbox of a sender that asked for them (`requires_ack`)."""
 
 
 class Encoding(IntEnum):
-    """How `Envelope.content` is to be read."""
+    """How to read `Envelope.content`."""
 
     JSON = 0
     BYTES = 1
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One message, without its recipient: the record that accepts it names that."""
+    """One message, without its recipient: the record that accepts it names the recipient."""
 
     id: str
     sender: str
@@ -81,7 +80,7 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """What this message counts for against a mailbox's capacity in bytes: content and `extra`."""
+        """The size of this message against a mailbox's capacity in bytes: content and `extra`."""
         extra = self.extra
         return len(self.content) if extra is None else len(self.content) + len(extra)
 

@@ -1,11 +1,11 @@
 """Expectations: messages that are kept apart for the receiver that asks for their correlation id.
 
-An expectation stands from `Expect` to `Unexpect`. A receive by a correlation id that is not expected makes
-one for as long as it waits. Both take what waits in the mailbox already: an answer may have arrived before
-the receiver asked for it, or asked for it again after a restart, which forgets all expectations.
+An expectation lasts from `Expect` to `Unexpect`. A receive by a correlation id that is not expected makes one
+for as long as it waits. Both take what already waits in the mailbox: an answer may have arrived before the
+receiver asked for it, or before it asked again after a restart, which forgets all expectations.
 
-The search looks at no more than the `SEARCH_MAX` newest messages of the mailbox, and happens only when an
-expectation is made; a message that arrives later is looked up by its correlation id.
+The search looks at the `SEARCH_MAX` newest messages of the mailbox, and happens only when an expectation is
+made; a message that arrives later is looked up by its correlation id.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from relaymesh.kernel.pending import DELAYED, LEASED, READY
 EXPECTATIONS_MAX = 10_000
 """Correlation ids that one mailbox may expect at a time."""
 SEARCH_MAX = 10_000
-"""Messages, from the newest, that are looked at when an expectation is made."""
+"""How many messages, from the newest, are searched when an expectation is made."""
 
 
 def expect(decision: Decision, command: Expect) -> None:
@@ -34,7 +34,7 @@ def expect(decision: Decision, command: Expect) -> None:
 
 
 def unexpect(decision: Decision, command: Unexpect) -> None:
-    """Answers that came are ordinary messages, unless a receiver still waits for them."""
+    """Answers that arrived become ordinary messages, unless a receiver still waits for them."""
     mailbox, id = decision.mailbox(command.mailbox), command.correlation_id
     if id in mailbox.askers:
         mailbox.while_asked.add(id)
@@ -59,7 +59,7 @@ def asked_no_longer(decision: Decision, mailbox: Mailbox, id: str) -> None:
 def _begin(decision: Decision, mailbox: Mailbox, id: str, budget: int, *, search: bool) -> None:
     if len(mailbox.expected) >= EXPECTATIONS_MAX:
         raise OverBudget(
-            f"{mailbox.address} waits for {EXPECTATIONS_MAX} answers already",
+            f"{mailbox.address} already waits for {EXPECTATIONS_MAX} answers",
             hint="wait until some of them have come",
         )
     charges, size = decision.state.charges, expectation_size(id)
@@ -68,7 +68,7 @@ def _begin(decision: Decision, mailbox: Mailbox, id: str, budget: int, *, search
     found = _waiting(mailbox, id) if search else []
     mailbox.expected[id] = mailbox.set_apart(found) if found else []
     if found:
-        decision.state.want(mailbox)  # a lane that one of them held may go on
+        decision.state.want(mailbox)  # a lane that one of them held may continue
 
 
 def _end(decision: Decision, mailbox: Mailbox, id: str) -> None:

@@ -1,9 +1,9 @@
-"""Replaying behind a gap: records that were decided when a record that is set aside was still known.
+"""Replaying behind a gap: records that were decided while a record that is now set aside was still known.
 
-A record set aside uses up its sequences and does nothing else, so a later record may speak of a message that
-is not there, or that stands otherwise than the record supposes. `apply_behind_gap` applies what of it has a
-meaning: events about messages that are not there are passed over, a delivery that was never seen to end has
-ended, one that was never seen to begin has begun. Nothing here runs in a journal without such a record.
+A record that is set aside uses up its sequences and does nothing else, so a later record may name a message
+that does not exist, or that is in another state than the record expects. `apply_behind_gap` applies what can
+be applied: it skips events about missing messages, ends a delivery whose end is missing, and begins one
+whose beginning is missing. Nothing here runs in a journal without such a record.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from relaymesh.kernel.state import State
 __all__ = ["apply_behind_gap", "leave_out"]
 
 Applied = tuple[int, AnyRecord, Any]
-"""A first sequence, the record that was applied there, and what applying it told."""
+"""A first sequence, the record applied there, and what applying it returned."""
 
 _PER_EVENT = ("sequences", "due", "failures")
 UNKNOWN = "unknown"
 
 
 def leave_out(state: State, count: int, opens: str | None, pattern: str | None) -> None:
-    """Pass over a record set aside. `opens`: the mailbox it opened, which exists, with the settings it has or
-    the defaults; `pattern`: what it was subscribed to."""
+    """Skip a record that is set aside. `opens`: the mailbox that it opened; it exists, with its present
+    settings or the defaults. `pattern`: what it was subscribed to."""
     base = state.sequence
     if opens is not None:
         before = state.mailboxes.get(opens)
@@ -58,9 +58,9 @@ def leave_out(state: State, count: int, opens: str | None, pattern: str | None) 
 
 
 def apply_behind_gap(state: State, record: AnyRecord) -> Iterator[Applied]:
-    """Apply what has a meaning of a record; yields what was applied. All its sequences are used up.
+    """Apply what can be applied of a record; yields what was applied. All its sequences are used up.
 
-    A record of no events that it yields was made here and is in no journal.
+    A yielded record without events was made here and is in no journal.
     """
     base = state.sequence
     if isinstance(record, Accepted | Redriven) and record.mailbox not in state.mailboxes:
@@ -84,7 +84,7 @@ def _beside(state: State, record: AnyRecord, sequence: int | None = None) -> Any
 
 
 def _letter_for(state: State, record: Redriven) -> Iterator[Applied]:
-    """Make the dead letter that a redrive names, when its burial was set aside."""
+    """Make the dead letter that a redrive names, if the record of its death was set aside."""
     source, dead_sequence = record.source, record.dead_sequence
     if state.letters.find(source, dead_sequence) is not None:
         return
@@ -102,7 +102,7 @@ def _letter_for(state: State, record: Redriven) -> Iterator[Applied]:
 
 
 def _apply_parts(state: State, record: Any) -> Iterator[Applied]:
-    """A record about messages: the events about those that are there, each under its own sequence."""
+    """For a record about messages: the events about existing ones, each under its own sequence."""
     base, mailbox = state.sequence, state.mailboxes.get(record.mailbox)
     fits = [_fits(mailbox, record, sequence) for sequence in record.sequences]
     start = 0
@@ -133,7 +133,7 @@ def _part(record: Any, start: int, end: int) -> Any:
 
 
 def _prepare(state: State, mailbox: Mailbox, record: AnyRecord) -> None:
-    """Bring the messages into the state that the record supposes."""
+    """Bring the messages into the state that the record expects."""
     at = record.at
     if isinstance(record, Granted):
         out = [each.sequence for each in _entries(mailbox, record.sequences) if each.state == LEASED]

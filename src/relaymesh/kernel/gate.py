@@ -1,11 +1,11 @@
 """What stands between a mailbox and its receivers: the circuit breaker and the rate limit.
 
-The one place where deliveries are held back (`allowance`, `went_out`) and the one where their
-outcomes are noted (`note_success`, `note_failure`). A mailbox whose breaker is closed and which has
-no rate limit is not `gated` and never asks.
+This is the one place that holds deliveries back (`allowance`, `went_out`) and the one place that counts their
+outcomes (`note_success`, `note_failure`). A mailbox whose breaker is closed and which has no rate limit is
+not `gated` and makes none of these calls.
 
-Answers that somebody waits for by correlation id pass freely and are no outcomes: they are taken by
-whoever asked, not pushed at a receiver.
+Messages that a receiver expects by correlation id pass freely and are not counted as outcomes: the receiver
+asked for them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def allowance(decision: Decision, mailbox: Mailbox, most: int) -> int:
 
 
 def went_out(mailbox: Mailbox, tokens: range) -> None:
-    """A gated mailbox gave leases out: each costs its rate one, and of a breaker on trial they are probes."""
+    """A gated mailbox gave leases out: each costs a token of its rate; with a half-open breaker they are
+    probes.
+    """
     if mailbox.rate is not None:
         mailbox.rate.spend(len(tokens))
     if mailbox.breaker.state == "half-open":
@@ -47,7 +49,7 @@ def went_out(mailbox: Mailbox, tokens: range) -> None:
 
 
 def wake(decision: Decision, mailbox: Mailbox) -> None:
-    """The time a mailbox waited for has come: tokens are there, or the breaker lets probes out."""
+    """The time that a mailbox waited for has come: there are tokens, or the breaker lets probes out."""
     state = decision.state
     if state.mailboxes.get(mailbox.address) is not mailbox:
         return
@@ -62,7 +64,7 @@ def wake(decision: Decision, mailbox: Mailbox) -> None:
 
 
 def note_success(decision: Decision, mailbox: Mailbox, parts: Sequence[Part]) -> None:
-    """The receiver has dealt with these, for good or ill: it is well. Call it before they settle."""
+    """Count these as breaker successes: the receiver responded. Call it before they settle."""
     breaker = mailbox.breaker
     expected = mailbox.expected
     if breaker.state == "closed" and not expected:
@@ -83,7 +85,7 @@ def note_success(decision: Decision, mailbox: Mailbox, parts: Sequence[Part]) ->
 
 
 def note_failure(decision: Decision, mailbox: Mailbox, lease: Lease, *, expired: bool) -> None:
-    """The receiver failed at something that may yet succeed, or fell silent."""
+    """Count a breaker failure: the receiver failed at something that may yet succeed, or fell silent."""
     breaker = mailbox.breaker
     if breaker.state == "closed":
         if lease.entry.envelope.correlation_id in mailbox.expected:
@@ -102,7 +104,7 @@ def note_failure(decision: Decision, mailbox: Mailbox, lease: Lease, *, expired:
 
 
 def note_nothing(decision: Decision, mailbox: Mailbox) -> None:
-    """A delivery ended without saying how the receiver is; if it was a probe, another may go out."""
+    """A delivery ended without telling whether the receiver works; if it was a probe, another may go out."""
     if mailbox.gated:
         decision.state.want(mailbox)
 

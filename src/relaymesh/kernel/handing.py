@@ -1,4 +1,4 @@
-"""Handing over: what was granted, as the values that leave the kernel."""
+"""Handing over: granted messages, as the values that leave the kernel."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def handed(
     settled: bool,
     remote: bool,
 ) -> Deliveries:
-    """What these parts, leased just now under tokens from `token` on, are to their receiver.
+    """The deliveries of these parts, which were just leased under tokens from `token` on.
 
-    `settled`: they are settled before they leave; call it before that. `remote`: for a holder far away, or a
-    gateway, which shows more of a message than a program in this process asks for.
+    `settled`: they are settled before they leave; call it before that. `remote`: for a remote holder or a
+    gateway, which shows more of a message than a program in this process needs.
     """
     if len(parts) == 1:
         part = parts[0]
         if isinstance(part, Parcel):
             return _parcel(mailbox, part, settled, remote)
-        if part.lane is None and not remote and not mailbox.is_subscription:  # most often
+        if part.lane is None and not remote and not mailbox.is_subscription:  # the most frequent case
             return Deliveries(
                 mailbox.address,
                 (token,),
@@ -56,7 +56,7 @@ def handed(
 
 
 def _parcel(mailbox: Mailbox, parcel: Parcel, settled: bool, remote: bool) -> Deliveries:
-    """Nothing is done for each of its messages."""
+    """Works on whole columns: nothing is done per message."""
     count = parcel.count
     return Deliveries(
         mailbox.address,
@@ -108,7 +108,7 @@ def _entries(
 
 
 def _each_once(topics: list[str | None]) -> list[str | None]:
-    """One topic, if it is that of all."""
+    """One topic, if all have the same."""
     return topics[:1] if len(set(topics)) == 1 else topics
 
 
@@ -139,7 +139,7 @@ def _column(parts: list[Sequence[T]]) -> list[T]:
 
 
 def _lanes_of(runs: list[Deliveries]) -> tuple[list[int] | None, tuple[str, ...]]:
-    """The lanes of all, numbered anew."""
+    """The lanes of all, renumbered."""
     if not any(run.lane_keys for run in runs):
         return None, ()
     numbers: dict[str, int] = {}

@@ -1,11 +1,11 @@
 """The kernel: commands in, steps out.
 
-`step` lets time pass, decides the command, and serves whoever waits. Deciding means looking at
-the state and emitting records; `emit` applies each at once, so a later decision of the same
-step sees it. A command that is refused emits nothing of its own.
+`step` lets time pass, decides the command, and serves waiting receivers. Deciding means reading the state and
+emitting records; `emit` applies each at once, so a later decision of the same step sees it. A refused command
+emits nothing of its own.
 
-A step that ends in any other exception (a defect, an interrupt) may have applied records that no
-journal will ever see: the kernel then refuses every further step, and a restart replays.
+A step that ends in any other exception (a defect, an interrupt) may have applied records that no journal will
+ever hold: the kernel then refuses every further step, and a restart replays.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Step
 
 BROKEN_HINT = (
-    "open the mesh again: what was receipted is in the journal; report this if nobody interrupted it"
+    "open the mesh again: what was receipted is in the journal; report this unless you interrupted it"
 )
 
 UNWRITABLE_HINT = (
@@ -130,11 +130,13 @@ class Kernel:
         return self.state.apply(record)
 
     def holds(self, token: int) -> bool:
-        """Whether the lease is still good: neither settled, nor given back, nor lost."""
+        """Whether the lease is still held: neither settled, nor given back, nor lost."""
         return token in self.state.leases
 
     def step(self, command: Command[Any], now: int) -> Step:
-        """Decide one command at mesh time `now` (ms, never going back: an earlier one counts as the last)."""
+        """Decide one command at mesh time `now` (ms). An earlier `now` than the last one counts as the last
+        one.
+        """
         if self._broken is not None:
             raise self.failure
         state = self.state
@@ -167,18 +169,18 @@ class Kernel:
 
     @property
     def broken(self) -> bool:
-        """A step ended in the middle: no further step is possible."""
+        """A step ended in the middle: refuse every further step."""
         return self._broken is not None
 
     @property
     def failure(self) -> Closed:
-        """What every call is told after that."""
+        """The error of every call after that."""
         if isinstance(self._broken, Unwritable):
             return Closed(f"the mesh stopped: {self._broken}", hint=UNWRITABLE_HINT)
         return Closed(f"the kernel stopped in the middle of a step: {self._broken!r}", hint=BROKEN_HINT)
 
     def pause_reclaim(self, until: int) -> None:
-        """Let no lease run out before `until`. Volatile: for a clock that has just jumped."""
+        """Let no lease expire before `until`. Volatile: for a clock that has just jumped."""
         self.state.reclaim_at = max(self.state.reclaim_at, until)
 
     @property

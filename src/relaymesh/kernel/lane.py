@@ -1,12 +1,11 @@
 """A lane: the entries of one ordering key in one mailbox, in order, for one holder at a time.
 
-Order is (first due, sequence): acceptance order, with a delayed message joining when due. A
-run of consecutive entries may be out with one holder; until that run has come back, settled
-or returned, nobody else is given anything of the lane. A head that waits for its retry holds
-the lane.
+Order is (first due, sequence): acceptance order, with a delayed message joining when due. One holder may have
+a run of consecutive entries. Until every entry of that run is settled or returned, no other holder gets an
+entry of the lane. A head that waits for its retry holds the lane.
 
-An entry that is settled while it waits stays in `waiting` until it comes up, or until the
-settled outnumber the others: removing it at once would cost a search.
+An entry that is settled while it waits stays in `waiting` until it comes up, or until the settled entries
+outnumber the others: removing it at once would cost a search.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def lane_order(entry: Entry) -> tuple[int, int]:
 
 
 class Lane:
-    """`waiting` in order, `run` what is out, by token. `halted` by so many dead letters."""
+    """`waiting`: in order. `run`: what is leased, by token. `halted`: by this many dead letters."""
 
     __slots__ = (
         "_best",
@@ -42,13 +41,13 @@ class Lane:
     def __init__(self, key: str) -> None:
         self.key = key
         self.waiting: deque[Entry] = deque()
-        """Its first is never a settled one."""
+        """Its first entry is never a settled one."""
         self.run: dict[int, Lease] = {}
         self.taken = 0
         """Entries on their way from `waiting` to `run`."""
         self.halted = 0
         self.place: tuple[int, int, int] | None = None
-        """Where it stands among the ready: priority, and its head's ready time and sequence."""
+        """Its position among the ready: priority, and its head's ready time and sequence."""
         self.ticket = 0
         self._by_priority = [0] * 6
         self._best = 0
@@ -56,7 +55,7 @@ class Lane:
         self._gone = 0
 
     def join(self, entry: Entry) -> None:
-        """A new entry goes to its place, which is the tail but for one forced in the same millisecond."""
+        """Insert a new entry: at the tail, except for one forced in the same millisecond."""
         waiting = self.waiting
         if waiting and waiting[-1].due_at >= entry.due_at:
             later: list[Entry] = []
@@ -69,7 +68,7 @@ class Lane:
         self._came(entry)
 
     def put_back(self, entries: list[Entry]) -> None:
-        """Returned entries go back to their places, which are at the front."""
+        """Put returned entries back in order, at the front."""
         waiting = self.waiting
         earlier: list[Entry] = []
         for entry in sorted(entries, key=lane_order):
@@ -89,12 +88,12 @@ class Lane:
         return entry
 
     def send_out(self, lease: Lease) -> None:
-        """What was taken is delivered."""
+        """The entries taken are delivered."""
         self.taken -= 1
         self.run[lease.token] = lease
 
     def discard(self, entry: Entry) -> None:
-        """The entry is settled: out of the run, or of those taken, or of those that wait."""
+        """The entry is settled: remove it from the run, from those taken, or from those that wait."""
         if entry.lease is not None:
             del self.run[entry.lease.token]
         elif entry.queued:
@@ -105,13 +104,13 @@ class Lane:
             self.taken -= 1
 
     def withdraw(self, entry: Entry) -> None:
-        """An entry that waits leaves, to be delivered out of line."""
+        """Remove a waiting entry, to be delivered out of line."""
         self.waiting.remove(entry)
         self._left(entry)
         self._trim()
 
     def _trim(self) -> None:
-        """No settled entry at the head, nor many anywhere."""
+        """Drop settled entries from the head, and from everywhere if they are many."""
         waiting = self.waiting
         while waiting and not waiting[0].queued:
             waiting.popleft()
@@ -121,7 +120,7 @@ class Lane:
             self._gone = 0
 
     def change_priority(self, entry: Entry, priority: int) -> None:
-        """Before the entry, which waits here, has it."""
+        """Call before the priority of a waiting entry changes."""
         self._by_priority[entry.priority] -= 1
         self._by_priority[priority] += 1
         self._best = 0
@@ -144,17 +143,17 @@ class Lane:
 
     @property
     def runnable(self) -> bool:
-        """Nothing of it is out and its head may go."""
+        """Whether nothing of it is leased and its head may go."""
         return bool(self.waiting) and not self.run and not self.halted and self.waiting[0].state != DELAYED
 
     @property
     def best_priority(self) -> int:
-        """The best priority among those that wait: the one the lane competes with."""
+        """The best priority among the waiting entries: the lane competes with it."""
         if not self._best:
             self._best = next(priority for priority in range(1, 6) if self._by_priority[priority])
         return self._best
 
     @property
     def idle(self) -> bool:
-        """Nothing in it and nothing out: it can be forgotten."""
+        """Whether nothing waits and nothing is leased: it can be removed."""
         return not self.waiting and not self.run and not self.taken and not self.halted

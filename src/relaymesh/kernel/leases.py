@@ -1,4 +1,4 @@
-"""Leases: finding, extending and giving back what is out with a holder."""
+"""Leases: finding, extending and giving back what a holder has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lease_of(decision: Decision, token: int) -> Lease:
 
 
 def extend(decision: Decision, command: Extend) -> int:
-    """A deadline `ms` from now, if that is later than the one it has. Returns it."""
+    """Set a deadline `ms` from now, if that is later than the present one. Returns the deadline."""
     lease = lease_of(decision, command.token)
     _extend(decision, lease, command.ms)
     decision.after_write()
@@ -47,7 +47,7 @@ def _extend(decision: Decision, lease: Lease, ms: int) -> None:
 
 
 def release(decision: Decision, command: Release) -> None:
-    """Unburned, and back at their places, with the rest of their runs. A stale token needs no release."""
+    """Give back, no attempt counted, together with the rest of their runs. A stale token needs no release."""
     state = decision.state
     by_mailbox: dict[str, list[Lease]] = {}
     released = set(command.tokens)

@@ -1,6 +1,6 @@
-"""Looks into the state: each answers values, which can be kept and lead to nothing that the kernel has.
+"""Looks into the state: each returns values, which a caller may keep; they hold no kernel objects.
 
-What is looked into comes last, so that `core.read(partial(query, ...))` asks a node.
+The thing to look into is the last argument, so that `core.read(partial(query, ...))` asks a node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from relaymesh.kernel.state import State
 
 
 class Looked(Protocol):
-    """What can be looked into: a kernel, or a journal that was replayed."""
+    """What can be looked into: a kernel, or a replayed journal."""
 
     @property
     def state(self) -> State: ...
@@ -43,9 +43,9 @@ def first_pending(mailbox: str, limit: int, of: Looked) -> list[Pending]:
 
 
 def pending_rows(mailbox: str, most: int, after: int, of: Looked) -> Iterator[Pending]:
-    """Those behind the sequence `after` among the first `most`, as they go over the wire.
+    """Those behind the sequence `after` among the first `most`, in the form of the wire.
 
-    One after the other: draw them before anything else happens to the mailbox.
+    A generator: read it to its end before the mailbox changes.
     """
     for entry in islice(_box(mailbox, of).entries.values(), most):
         if entry.sequence > after:
@@ -53,7 +53,7 @@ def pending_rows(mailbox: str, most: int, after: int, of: Looked) -> Iterator[Pe
 
 
 def pending_at(mailbox: str | None, sequence: int, of: Looked) -> Pending | None:
-    """The message that was accepted under this sequence, in this mailbox or in any, if it is pending."""
+    """The pending message that was accepted under this sequence, in this mailbox or in any."""
     mailboxes = of.state.mailboxes
     for address in mailboxes if mailbox is None else (mailbox,):
         box = mailboxes.get(address)
@@ -64,7 +64,7 @@ def pending_at(mailbox: str | None, sequence: int, of: Looked) -> Pending | None
 
 
 def unsettled_originals(differing: Sequence[Differing], of: Looked) -> dict[tuple[str, int], Envelope]:
-    """What is still in a mailbox: that of the target, or one that got a copy from the topic."""
+    """What is still in a mailbox: in that of the target, or in one that got a copy from the topic."""
     state = of.state
     found: dict[tuple[str, int], Envelope] = {}
     for each in differing:
@@ -115,7 +115,7 @@ def _published(entry: Entry) -> Pending:
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """A pending message, and who has it: `holder` is None while nobody does."""
+    """A pending message and its holder; `holder` is None while it is not leased."""
 
     mailbox: str
     pending: Pending
@@ -158,13 +158,13 @@ def _stay(mailbox: str, entry: Entry) -> Stay:
 
 
 def mailboxes_of(tokens: Sequence[int], of: Looked) -> dict[int, str]:
-    """The mailbox of each token that is still good."""
+    """The mailbox of each token that is still held."""
     leases = of.state.leases
     return {token: leases[token].grant.mailbox for token in tokens if token in leases}
 
 
 def remote_leases(of: Looked) -> dict[str, list[int]]:
-    """The tokens that each holder far away has."""
+    """The tokens of each remote holder."""
     by_holder: dict[str, list[int]] = {}
     for token, lease in of.state.leases.items():
         if lease.grant.remote:
@@ -176,7 +176,7 @@ def remote_leases(of: Looked) -> dict[str, list[int]]:
 
 
 def counts_of(addresses: Iterable[str] | None, now: int, of: Looked) -> dict[str, MailboxStats]:
-    """Counts of these mailboxes, if they are there, or of all."""
+    """Counts of these mailboxes, if they exist, or of all."""
     state = of.state
     boxes = state.mailboxes
     if addresses is not None:
@@ -223,7 +223,7 @@ def _breaker(breaker: Breaker) -> str:
 
 
 def delayed_count(of: Looked) -> int:
-    """Messages that wait for their time, in all mailboxes."""
+    """How many messages wait for their time, in all mailboxes."""
     return sum([box.delayed for box in of.state.mailboxes.values()])
 
 
@@ -231,5 +231,5 @@ def delayed_count(of: Looked) -> int:
 
 
 def registrations(of: Looked) -> dict[str, Registration]:
-    """Agents that joined, by address, in the order in which they did."""
+    """Registered agents by address, in the order of registration."""
     return dict(of.state.agents)

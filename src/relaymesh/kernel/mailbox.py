@@ -1,4 +1,4 @@
-"""The mailbox: the one queue there is. An agent has one, a subscription is one."""
+"""The mailbox: the only kind of queue. An agent has one, a subscription is one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _limits = attrgetter(
 
 
 class Counters(msgspec.Struct, array_like=True, gc=False):
-    """What happened in one mailbox so far. accepted = acked + dropped + dead + pending, always."""
+    """Totals of one mailbox. accepted = acked + dropped + dead + pending, always."""
 
     accepted: int = 0
     delivered: int = 0
@@ -41,11 +41,11 @@ class Counters(msgspec.Struct, array_like=True, gc=False):
     expired: int = 0
     redriven: int = 0
     skipped: int = 0
-    """Messages published while its subscription was suspended. They never were in this mailbox."""
+    """Messages published while its subscription was suspended. They never entered this mailbox."""
 
 
 class Mailbox:
-    """Entries, their lanes, and who waits for them."""
+    """Entries, their lanes, and the receivers that wait for them."""
 
     __slots__ = (
         "address",
@@ -80,7 +80,7 @@ class Mailbox:
         self.owned_by("", 0)
         self.entries = Entries()
         self.bytes = 0
-        """What its entries count for: see `Entry.size`."""
+        """The size of its entries: see `Entry.size`."""
         self.by_priority = [0] * 6
         self.leased = 0
         self.delayed = 0
@@ -88,27 +88,27 @@ class Mailbox:
         self.ready = Ready(settings, self.entries)
         self.counters = Counters()
         self.halted: dict[int, str] = {}
-        """Dead letters that stop a lane until they are dealt with: dead sequence to lane key."""
+        """Dead letters that halt a lane until they are redriven or purged: dead sequence to lane key."""
         self.waiters: deque[Waiter] = deque()
         self.askers: dict[str, list[Waiter]] = {}
-        """Those that wait for a correlation id, the first come first."""
+        """Receivers that wait for a correlation id, the first come first."""
         self.expected: dict[str, list[Entry]] = {}
-        """Answers somebody asked for by correlation id: kept apart for whoever asked."""
+        """Correlation ids that a receiver expects: their messages are kept apart for it."""
         self.while_asked: set[str] = set()
-        """Those of `expected` that end when their last asker waits no longer."""
+        """Those of `expected` that end with the last receive that waits for them."""
         self.answered: list[str] = []
-        """Correlation ids of answers that came while somebody waited for them."""
+        """Correlation ids of expected messages that have arrived."""
         self.limit_anew()
 
     def limit_anew(self) -> None:
-        """A breaker that is closed, a bucket that is full."""
+        """The initial breaker (closed) and rate (a full bucket)."""
         self.breaker = Breaker(self.settings)
         self.rate = rate_of(self.settings)
         self.gated = self.rate is not None
-        """Whether deliveries are held back, or may be: see `gate.py`."""
+        """Whether deliveries are, or may be, held back: see `gate.py`."""
 
     def configure(self, settings: MailboxSettings) -> None:
-        """Other settings. Breaker and rate begin anew if theirs changed; what a hand opened stays open."""
+        """Change the settings. Breaker and rate restart if theirs changed; one opened by hand stays open."""
         before, self.settings = self.settings, settings
         if _limits(before) != _limits(settings):
             held = self.breaker.until == NEVER
@@ -135,13 +135,13 @@ class Mailbox:
         return len(new)
 
     def owned_by(self, owner: str, budget: int) -> None:
-        """The subscription belongs to this agent; an empty name: to nobody, and senders pay."""
+        """The subscription belongs to this agent; an empty name: it has no owner, and senders pay."""
         self.owner, self.owner_budget = owner, budget
         self.payer = subscriptions_of(owner) if owner else ""
 
     @property
     def takes_parcels(self) -> bool:
-        """Whether messages that come together may stand as one: nobody may take one of them out of line."""
+        """Whether messages that arrive together may form a parcel: no receiver may take one out of line."""
         return not self.settings.ordered and not self.expected
 
     # -- lanes --------------------------------------------------------------------------------
@@ -155,7 +155,9 @@ class Mailbox:
         return None if envelope.task is None else "t" + envelope.task
 
     def lane_of(self, entry: Entry) -> Lane | None:
-        """The lane the entry belongs to, made on first use. An answer goes to whoever asked, not in line."""
+        """The lane of the entry, made on first use. None for an expected message: its receiver takes it out
+        of line.
+        """
         envelope = entry.envelope
         key = self.lane_key(envelope)
         if key is None or envelope.correlation_id in self.expected:
@@ -169,7 +171,7 @@ class Mailbox:
         return lane
 
     def halt(self, key: str, dead_sequence: int, *, live: bool) -> None:
-        """The lane stands still until this dead letter, and every other that halted it, is dealt with."""
+        """Halt the lane until this dead letter, and every other that halted it, is redriven or purged."""
         self.halted[dead_sequence] = key
         if live:
             self._lane(key).halted += 1
@@ -182,7 +184,7 @@ class Mailbox:
             self.reopen(lane)
 
     def reopen(self, lane: Lane) -> None:
-        """Something left the lane, or came back: its head may go now, or it is empty."""
+        """An entry left the lane or came back: its head may go now, or it is empty."""
         if lane.runnable:
             self.ready.push_lane(lane)
         elif lane.idle:
@@ -194,7 +196,9 @@ class Mailbox:
     # -- readiness (volatile) -----------------------------------------------------------------
 
     def make_ready(self, entry: Entry) -> None:
-        """The entry may be delivered from now on: in its lane, to whoever asked for it, or to anybody."""
+        """The entry may be delivered from now on: in its lane, to the receiver that expects it, or to any
+        receiver.
+        """
         lane = entry.lane
         if lane is None:
             lane = self.lane_of(entry)
@@ -204,7 +208,7 @@ class Mailbox:
             entry.lane = lane
             lane.join(entry)
             if lane.place is not None and entry.priority >= lane.place[0] and lane.waiting[0] is not entry:
-                return  # it stands where it should
+                return  # it is already in the right position
         if lane.runnable:
             self.ready.push_lane(lane)
 
@@ -234,7 +238,7 @@ class Mailbox:
             self.ready.push(entry)
 
     def set_apart(self, entries: list[Entry]) -> list[Entry]:
-        """Take entries that wait out of their lanes and of the ready. Returns those that are ready."""
+        """Take waiting entries out of their lanes and the ready queues. Returns those that are ready."""
         swept = False
         for entry in entries:
             lane, entry.lane = entry.lane, None
@@ -248,7 +252,7 @@ class Mailbox:
         return [entry for entry in entries if entry.state == READY]
 
     def rebuild(self) -> None:
-        """Lanes and ready queues from the entries alone: after a replay, or for another schedule."""
+        """Rebuild lanes and ready queues from the entries: after a replay, or for another schedule."""
         starved = self.ready.low_starvation_count
         entries = self.entries.unpack()
         self.ready = Ready(self.settings, self.entries)
@@ -284,10 +288,10 @@ class Mailbox:
     # -- deliveries ---------------------------------------------------------------------------
 
     def pick(self, now: int, limit: int) -> tuple[list[Part], list[Entry]]:
-        """Up to `limit` messages to deliver, in order, and those met on the way that have expired.
+        """Up to `limit` messages to deliver, in order, and the expired ones found on the way.
 
-        A lane gives one entry and competes again for its next, so a run may grow to `limit`. Where a
-        dead letter halts its lane, nothing is picked beyond one of a lane that has expired.
+        A lane gives one entry and competes again for its next, so a run may grow to `limit`. Where a dead
+        letter halts its lane, nothing is picked beyond an expired entry of a lane.
         """
         ready = self.ready
         expired: list[Entry] = []
@@ -322,7 +326,7 @@ class Mailbox:
         return picked, expired
 
     def first_expected(self, correlation_id: str) -> Entry | None:
-        """The answer somebody asked for, if it is here."""
+        """The expected message with this correlation id, if it has arrived."""
         waiting = [entry for entry in self.expected.get(correlation_id, ()) if entry.state == READY]
         if not waiting:
             return None
@@ -332,6 +336,6 @@ class Mailbox:
         return first
 
     def leases_after(self, lease: Lease) -> list[Lease]:
-        """The later deliveries of the same run, which must come back when this one does."""
+        """The later deliveries of the same run, which must be returned together with this one."""
         lane = lease.entry.lane
         return [] if lane is None else lane.leases_after(lease)

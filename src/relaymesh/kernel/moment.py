@@ -1,11 +1,11 @@
-"""Mesh time for people: ISO 8601 in UTC, worked out without a calendar of the operating system."""
+"""Mesh time for people: ISO 8601 in UTC, computed without the operating system's calendar."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 NEVER = 1 << 62
-"""A time that does not come."""
+"""A time that never comes."""
 YEAR_1_MS = -62_135_596_800_000
 YEAR_10000_MS = 253_402_300_800_000
 
@@ -19,7 +19,7 @@ def iso(ms: int) -> str:
 
 @lru_cache(maxsize=256)
 def _second(seconds: int) -> str:
-    """Messages of one batch come from one second: its date is worked out once."""
+    """Messages of one batch share a second: its date is computed once."""
     days, rest = divmod(seconds, 86_400)
     year, month, day = _date(days)
     return f"{year:04d}-{month:02d}-{day:02d}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"

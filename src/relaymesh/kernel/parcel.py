@@ -1,11 +1,10 @@
-"""Parcels: messages that were accepted together stay together until one of them goes its own way.
+"""Parcels: messages that were accepted together stay together until one of them is needed alone.
 
-Most messages come in batches, are delivered in order, and are acked as they came. Nothing is decided about
-those that differs from one to the next, so they stand in their mailbox as one `Parcel`: one item in the
-ready queue, one grant, one settle, and no lease of its own for any of them. Where one of them is needed by
-itself, the parcel is unpacked: from then on each of its messages is an `Entry` like any other. That may
-happen at any time and changes nothing about what the mailbox means, so nothing but speed depends on how long
-a parcel lasts.
+Most messages come in batches, are delivered in order, and are acked as they came. Every decision about them
+is the same, so they form one `Parcel` in their mailbox: one item in the ready queue, one grant, one settle,
+and no lease per message. When one of them is needed alone, the parcel is unpacked: from then on each of its
+messages is an ordinary `Entry`. That may happen at any time and changes nothing about the meaning of the
+mailbox: only speed depends on how long a parcel lasts.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 PARCEL_MIN = 2
 """A batch of fewer messages is not worth a parcel."""
 CUT_MIN = 4
-"""Whoever takes fewer of a parcel takes them one by one: so small a parcel costs more than its entries."""
+"""A receiver that takes fewer of a parcel gets entries: a parcel this small costs more than its entries."""
 
 
 def alike(envelopes: list[Envelope]) -> bool:
-    """Whether these may be one parcel: all rules are the same for them, and none is a lane's or a time's."""
+    """Whether these may form a parcel: the same rules apply to all, and none has a lane or a time."""
     if len(envelopes) < PARCEL_MIN:
         return False
     first = envelopes[0]
@@ -74,20 +73,20 @@ class Parcel:
     def __init__(
         self, home: Entries, first: int, accepted_at: int, envelopes: list[Envelope], topic: str | None = None
     ) -> None:
-        """`topic`: which they were published to, if that brought them here."""
+        """`topic`: what they were published to, if they came by a publish."""
         self._home = ref(home)  # the leases that are out lead here, and must not keep the mailbox
         self._leases: Leases | None = None
         self.first = first
         self.accepted_at = accepted_at
         self.topic = topic
         self.admitted = topic is None
-        """Whether their ids are this mailbox's to remember; those of copies from a topic are not."""
+        """Whether this mailbox remembers their ids; those of copies from a topic it does not."""
         self.count = len(envelopes)
         self.envelopes = envelopes
         self.bytes = size_of(envelopes)
         senders = {envelope.sender for envelope in envelopes}
         self.sender = senders.pop() if len(senders) == 1 else None
-        """Of all of them; None when they have several."""
+        """The sender of all of them; None when there are several."""
         self.priority = envelopes[0].priority
         self.ttl_ms = envelopes[0].ttl_ms
         self.queued = 0
@@ -114,7 +113,7 @@ class Parcel:
 
     @property
     def expires_at(self) -> int:
-        """When they expire if still pending; 0 for never."""
+        """When they expire if still pending; 0: never."""
         return self.accepted_at + self.ttl_ms if self.ttl_ms else 0
 
     @property
@@ -141,7 +140,7 @@ class Parcel:
         return front
 
     def lend(self, token: int, grant: Grant, leases: Leases | None) -> None:
-        """All are leased: tokens from `token` on, in order."""
+        """Lease all: tokens from `token` on, in order."""
         self.leased = True
         self.token, self._grant, self._leases = token, grant, leases
         if leases is not None:
@@ -149,18 +148,18 @@ class Parcel:
 
     @property
     def grant(self) -> Grant:
-        """By which they are leased."""
+        """The grant that leases them."""
         assert self._grant is not None, "a parcel has a grant while it is lent"
         return self._grant
 
     def named_in(self, tokens: Sequence[int], start: int) -> Entry | Parcel:
-        """What the tokens from `start` on settle first: all of it, if they name all of it in order."""
+        """What the tokens from `start` on settle first: the whole parcel, if they name all of it in order."""
         if tokens[start : start + self.count] == list(self.tokens):
             return self
         return self.lease_of(tokens[start]).entry
 
     def lease_of(self, token: int) -> Lease:
-        """The lease of one of them, by itself: the parcel is unpacked."""
+        """The lease of one of them: the parcel is unpacked."""
         leases = self._leases
         assert leases is not None
         self.unpack()
@@ -180,9 +179,9 @@ class Parcel:
         self.envelopes = []
 
     def look(self, sequence: int) -> Entry:
-        """One of them as an entry to be looked at; changing it changes nothing.
+        """One of them as an entry, read only: changing it changes nothing.
 
-        Its lease leads to a second such entry, which has none: so the three are no circle.
+        Its lease leads to a second such entry, which has none: so the three form no cycle.
         """
         entry = self._entry(sequence)
         if self.leased:
@@ -204,7 +203,7 @@ class Parcel:
         return Lease(token, entry, 1, self.grant.deadline, self.grant)
 
     def unpack(self) -> None:
-        """Each goes its own way from here on; tokens that are out stay good."""
+        """Unpack: each is an entry from here on; tokens given out stay valid."""
         home, leases = self._home(), self._leases
         assert home is not None
         assert self.envelopes, "a parcel that has ended, or was unpacked, has nothing in it"
@@ -220,9 +219,9 @@ class Parcel:
 
 
 Part = Entry | Parcel
-"""Messages that are given out, or done, together: one, or a parcel of them.
+"""Messages that are delivered or settled together: one, or a parcel of them.
 
 Both have `count`, `sequences`, `state`, `priority`, `expires_at`, `ready_sequence` and `completed`, and are
-lent with `lend`. What is out under a token, a `Lease` or a lent `Parcel`, has a `grant`, and `named_in` says
-what a list of tokens settles of it.
+lent with `lend`. What is leased under a token, a `Lease` or a lent `Parcel`, has a `grant`, and `named_in`
+says what a list of tokens settles of it.
 """

@@ -1,7 +1,7 @@
-"""Queries: what the shell may look at. Each is answered from the state, as values, and changes nothing.
+"""Queries: what the shell may read. Each is answered from the state, as values, and changes nothing.
 
-A `durable` query shows what must not be taken back by a power loss: its answer leaves once everything that
-it saw is durable.
+A `durable` query shows what a power loss must not revert: its answer leaves once everything that it saw is
+durable.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FindLetters(Query[list[DeadLetter | None]]):
 
 
 class MailboxesOf(Query[dict[int, str]]):
-    """The mailbox of each of these lease tokens that is still good."""
+    """The mailbox of each of these lease tokens that is still held."""
 
     tokens: Sequence[int]
 

@@ -1,12 +1,11 @@
 """The rate limit of one mailbox: a bucket of tokens, one for every delivery.
 
-Tokens come at `rate_per_s`, up to `rate_burst`; at first the bucket is full. In any interval of t
-seconds at most burst + rate * t deliveries go out. Whole numbers throughout: a token is counted in
-parts so small that each millisecond brings a whole number of them, so nothing is lost to rounding
-however long it runs.
+Tokens arrive at `rate_per_s`, up to `rate_burst`; at first the bucket is full. In any interval of t seconds
+at most burst + rate * t deliveries go out. All numbers are whole: a token is counted in parts so small that
+each millisecond brings a whole number of them, so rounding loses nothing, however long it runs.
 
-A token that was spent is spent: a delivery that comes back, burned or not, gives none back. What is
-protected has perhaps seen it.
+A spent token stays spent: a delivery that comes back returns none, because the receiver may already have
+seen it.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from fractions import Fraction
 from relaymesh.kernel.settings import MailboxSettings
 
 FINEST = 1_000_000
-"""The rate is taken as the nearest fraction with a denominator up to this."""
+"""The rate is rounded to the nearest fraction with a denominator up to this."""
 WAKES_PER_S = 100
-"""Whoever waits is woken for a token, or for a hundredth of a second's worth if that is more."""
+"""Waiters are woken for one token, or for the tokens of a hundredth of a second if those are more."""
 
 
 class Rate:
@@ -30,28 +29,28 @@ class Rate:
         rate = max(Fraction(rate_per_s).limit_denominator(FINEST), Fraction(1, FINEST))
         self._per_ms = rate.numerator
         self._token = 1000 * rate.denominator
-        """Parts of a token, of which each millisecond brings `_per_ms`."""
+        """Parts of a token; each millisecond brings `_per_ms` of them."""
         burst = burst or max(1, int(rate))
         self._burst = burst * self._token
         self._level = self._burst
         self._then = 0
         self._wake_for = min(burst, max(1, int(rate) // WAKES_PER_S)) * self._token
         self.limited = 0
-        """How often deliveries that were ready had to wait for a token."""
+        """How often ready deliveries had to wait for a token."""
         self.waits_until = 0
 
     def available(self, now: int) -> int:
-        """Whole tokens there are now."""
+        """The number of whole tokens now."""
         self._level = min(self._burst, self._level + (now - self._then) * self._per_ms)
         self._then = now
         return self._level // self._token
 
     def spend(self, count: int) -> None:
-        """So many deliveries went out; no more than were `available`."""
+        """Spend tokens for deliveries that went out: at most as many as were `available`."""
         self._level -= count * self._token
 
     def next_at(self) -> int:
-        """When it is worth waking whoever waits. Later than the last look if there was no token then."""
+        """When to wake the waiters. Later than the last look if there was no token then."""
         missing = self._wake_for - self._level
         return self._then + max(0, -(-missing // self._per_ms))
 

@@ -1,9 +1,9 @@
-"""Recognition: which messages of a command were sent before, and which of those are what they were.
+"""Recognition: which messages of a command were sent before, and which of those are unchanged.
 
-An id belongs to its sender: the same id from another sender is a conflict, whatever the content. The same
-id from the same sender is a duplicate if the bytes are the same. Where they differ, the step names the
-originals (`Step.differing`) and the command is refused. The shell may then read what was sent before; if it
-is the same JSON value in other bytes, the command comes again and says so (`equal`).
+An id belongs to its sender: the same id from another sender is a conflict, whatever the content. The same id
+from the same sender is a duplicate if the bytes are the same. If they differ, the step names the originals
+(`Step.differing`) and the command is refused. The shell may then read the originals; if one is the same JSON
+value in other bytes, the shell repeats the command and says so (`equal`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OTHER_SENDER_HINT = "each sender chooses its own ids: put your own name or somet
 
 
 def all_unknown(decision: Decision, target: str, envelopes: Sequence[Envelope], known: Known) -> bool:
-    """Whether none of these is known or given twice, as it nearly always is. A wrong no costs time only."""
+    """Whether none of these is known or repeated: the usual case. A wrong False only costs time."""
     ids = {envelope.id for envelope in envelopes}
     if known or len(ids) < len(envelopes):
         return False
@@ -34,7 +34,7 @@ def all_unknown(decision: Decision, target: str, envelopes: Sequence[Envelope], 
 
 
 class Recognition:
-    """Looks at the messages of one command, target by target; then `require_same`, then `in_order`."""
+    """Checks the messages of one command, target by target; then `require_same`, then `in_order`."""
 
     __slots__ = ("_decision", "_differing", "_equal", "_foreign", "_here", "_known", "_prior", "_repeated")
 
@@ -43,16 +43,16 @@ class Recognition:
         self._known = known
         self._equal = equal
         self._here: dict[tuple[str, str], tuple[Envelope, int]] = {}
-        """What this command itself brings so far, with its position."""
+        """New messages of this command so far, with their positions."""
         self._prior: dict[int, Receipt | int] = {}
-        """By position: the receipt of a message known before, or the position of its twin."""
+        """By position: the receipt of a known message, or the position of its twin."""
         self._repeated: list[Repeated] = []
         self._foreign: tuple[str, str, str] | None = None
         """Target, id and sender of the first that another sender sent before."""
         self._differing: list[Differing] = []
 
     def new_of(self, target: str, envelopes: Sequence[Envelope], position: int) -> list[Envelope]:
-        """Those that this target has not seen; `position` is that of the first of them in the command."""
+        """Those that are new to this target; `position` is that of the first of them in the command."""
         decision, known = self._decision, self._known
         seen = decision.state.admitted.of(target)
         new: list[Envelope] = []
@@ -77,7 +77,7 @@ class Recognition:
         return new
 
     def _compare(self, envelope: Envelope, sender: str, same: bool, differing: Differing) -> None:
-        """`sender`: of the original; empty where that is not known."""
+        """`sender`: of the original; empty if not known."""
         self._repeated.append(Repeated(differing.target, differing.id, envelope.sender))
         if sender and sender != envelope.sender:
             self._foreign = self._foreign or (differing.target, differing.id, sender)
@@ -85,7 +85,7 @@ class Recognition:
             self._differing.append(differing)
 
     def require_same(self) -> None:
-        """Raise `Conflict` if another sender sent one, or bytes differ and nobody has found them equal."""
+        """Raise `Conflict` if another sender sent one, or if bytes differ and were not found equal."""
         if self._foreign is not None:
             target, id, sender = self._foreign
             raise Conflict(f"id {id!r} was already sent to {target} by {sender}", hint=OTHER_SENDER_HINT)
@@ -96,7 +96,7 @@ class Recognition:
             raise Conflict(f"id {first.id!r} was already sent to {first.target} with other content")
 
     def in_order(self, receipts: list[Receipt]) -> list[Receipt]:
-        """The command is accepted: receipts of new messages and of known ones, by position."""
+        """The command is accepted: receipts of new and known messages, by position."""
         prior = self._prior
         if not prior:
             return receipts
@@ -136,7 +136,7 @@ def _same_bytes(envelope: Envelope, found: Entry | Seen) -> bool:
 
 
 def _what_is_left(decision: Decision, target: str, id: str, found: Found | None) -> Entry | Seen | None:
-    """Of a message that was admitted under this id: its entry, or its traces."""
+    """For a message admitted under this id: its entry, or what is kept of it."""
     if isinstance(found, int):
         return decision.state.mailboxes[target].entries.look(found)
     return found[id] if isinstance(found, SeenParcel) else found

@@ -1,12 +1,12 @@
 """Records: past facts, in the order in which they happened. The journal holds nothing else.
 
-A record is a batch of events of one kind. `count` is its number of events; event i of a
-record has sequence base + i, where base continues from the record before. A message is
-named ever after by the sequence of the event that accepted it, together with its mailbox.
+A record is a batch of events of one kind. `count` is its number of events; event i of a record has sequence
+base + i, where base continues from the record before. From then on a message is named by the sequence of the
+event that accepted it, together with its mailbox.
 
-Encoding: MessagePack arrays `[operation, count, at_ms, ...]`. Fields are only appended, with
-defaults. An operation below 128 must be understood, or the reader stops; from 128 on it may
-be skipped (its `count` still consumes sequences).
+Encoding: MessagePack arrays `[operation, count, at_ms, ...]`. Fields are only appended, with defaults. A
+reader must understand an operation below 128, or stop; from 128 on it may skip the record (its `count` still
+consumes sequences).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.settings import MailboxSettings
 
 FAILURE_BYTES = 128
-"""What a failure takes beside its texts."""
+"""Memory of a failure beside its texts."""
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What all records begin with: how many events, and when (mesh time, ms)."""
+    """The first fields of every record: how many events, and when (mesh time, ms)."""
 
     count: int
     at: int
@@ -40,7 +40,7 @@ class Failure(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """What it counts for while it is kept with a message: the bytes of its texts, and 128."""
+        """Its size while it is kept with a message: the bytes of its texts, and 128."""
         return FAILURE_BYTES + sum([_bytes(text) for text in (self.code, self.reason, self.stack)])
 
 
@@ -57,7 +57,9 @@ def failures_size(failures: list[Failure] | None) -> int:
 
 
 def with_failure(failures: list[Failure] | None, failure: Failure) -> list[Failure]:
-    """One failure more: of many the first stays, and the last. Their attempts tell which are missing."""
+    """One failure more: of many, the first and the last are kept. Their attempt numbers show the missing
+    ones.
+    """
     if not failures:
         return [failure]
     if len(failures) < FAILURES_MAX:
@@ -66,21 +68,21 @@ def with_failure(failures: list[Failure] | None, failure: Failure) -> list[Failu
 
 
 class EpochStarted(Record, tag=1, frozen=True):
-    """A process opened this partition; tokens it issues carry this epoch."""
+    """A process opened this partition; its tokens carry this epoch."""
 
     epoch: int
     partition: int = 0
 
 
 class MailboxOpened(Record, tag=2, frozen=True):
-    """A mailbox exists, or its settings changed."""
+    """A mailbox was opened, or its settings changed."""
 
     mailbox: str
     settings: MailboxSettings
 
 
 class Subscribed(Record, tag=3, frozen=True):
-    """Messages on topics that match `pattern` also go to `mailbox`, also if it was suspended.
+    """Messages on topics that match `pattern` also go to `mailbox`, even if it was suspended.
 
     `owner` is the agent that pays for what is kept in it, up to `owner_budget` bytes of all it pays for (0:
     no limit); without an owner the senders pay.
@@ -94,7 +96,7 @@ class Subscribed(Record, tag=3, frozen=True):
 
 
 class Unsubscribed(Record, tag=4, frozen=True):
-    """The subscription and its mailbox are gone; what it held was dropped before."""
+    """The subscription and its mailbox are gone; its messages were dropped before."""
 
     pattern: str
     mailbox: str
@@ -143,13 +145,13 @@ class Dropped(Record, tag=9, frozen=True):
 
 ReturnCause = Literal["nack", "expired", "deferred", "released", "restart"]
 BURNING = frozenset({"nack", "expired", "restart"})
-"""Returns that burn the attempt."""
+"""Returns that count the attempt."""
 
 
 class Returned(Record, tag=10, frozen=True):
     """Deliveries that ended without settling their message, which waits again until `due[i]`.
 
-    `nack`, `expired` and `restart` burn the attempt; `deferred` and `released` do not.
+    `nack`, `expired` and `restart` count the attempt; `deferred` and `released` do not.
     """
 
     mailbox: str
@@ -208,7 +210,7 @@ class Completed(Record, tag=16, frozen=True):
 
 
 class Suspended(Record, tag=17, frozen=True):
-    """A subscription gets nothing from here on: a publish skips it. What it holds stays as it is."""
+    """A subscription gets nothing from here on: a publish skips it. It keeps what it holds."""
 
     mailbox: str
     reason: str
@@ -221,9 +223,9 @@ class Resumed(Record, tag=18, frozen=True):
 
 
 class AgentRegistered(Record, tag=128, frozen=True):
-    """An agent joined, or what it says of itself changed. `role` is empty when it declared none.
+    """An agent joined, or its description changed. `role` is empty when it declared none.
 
-    A reader may skip it: no message depends on it, and its mailbox was opened by a record before.
+    A reader may skip it: no message depends on it, and an earlier record opened its mailbox.
     """
 
     mailbox: str

@@ -1,4 +1,4 @@
-"""Redrive: a dead letter goes back to where it came from, or elsewhere, as it was or edited."""
+"""Redrive: a dead letter goes back to its mailbox, or to another one, unchanged or edited."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from relaymesh.kernel.records import DeadLettersPurged, Redriven
 
 
 def redrive(decision: Decision, command: Redrive) -> list[int | None]:
-    """All or none. A letter that was redriven before is left alone and answers None.
+    """All or none. A letter that was redriven before is left alone; its result is None.
 
-    Unedited, a message keeps its id and its whole envelope; edited, it has the new id it was given
-    and its `origin` names the old one. Either way it is outside dedup, starts with no attempts, goes
-    to the tail of its lane, and counts one redrive more. Its delay is over: it is due now.
+    Unedited, a message keeps its id and its whole envelope; edited, it has the new id that it was given and
+    its `origin` names the old one. Either way it is outside dedup, starts with no attempts, goes to the tail
+    of its lane, and counts one redrive more. Its delay is over: it is due now.
     """
     pending = {name: _letter(decision, *name) for name in dict.fromkeys(command.letters)}
     pending = {name: letter for name, letter in pending.items() if letter.status == "pending"}
@@ -41,7 +41,7 @@ def redrive(decision: Decision, command: Redrive) -> list[int | None]:
 
 
 def _edited(command: Redrive) -> dict[tuple[str, int], Envelope | None]:
-    """The edited message of each letter. Of a letter that is named twice the first counts."""
+    """The edited message of each letter. If a letter is named twice, the first counts."""
     edited: dict[tuple[str, int], Envelope | None] = {}
     if command.edited is not None:
         for name, envelope in zip(command.letters, command.edited, strict=True):

@@ -1,4 +1,4 @@
-"""What the mesh knows of an agent that joined."""
+"""The description of an agent that joined."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Said = tuple[str, tuple[str, ...], str, bytes, bool]
 
 
 class Registration(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One agent, as its last `handshake.register` described it."""
+    """One agent, by its last `handshake.register`."""
 
     agent: str
     """Its address, which is also its mailbox."""
     registered_at: int
     """When it joined, mesh time in ms. A drain does not change it."""
     role: str = ""
-    """What it declared itself to be; empty when it declared nothing."""
+    """Its declared role; empty when it declared none."""
     capabilities: tuple[str, ...] = ()
     protocol: str = ""
     metadata: bytes = b"{}"
@@ -30,7 +30,7 @@ class Registration(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 def registration_of(record: AgentRegistered, before: Registration | None) -> Registration:
-    """What the record makes of the agent."""
+    """The agent's registration after this record."""
     since = before.registered_at if before is not None and record.draining else record.at
     return Registration(
         record.mailbox,

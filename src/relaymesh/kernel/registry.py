@@ -1,7 +1,7 @@
-"""Who joined: agents, and what each said of itself. Durable; who is there now is not.
+"""Registered agents and their descriptions. Durable; which agents are online now is not.
 
-A registered agent has a mailbox. Registering again replaces what it said before and ends a drain;
-saying the same again writes nothing, so a client may do it at every connection.
+A registered agent has a mailbox. Registering again replaces its description and ends a drain; an unchanged
+description writes nothing, so a client may register at every connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relaymesh.kernel.settings import MailboxSettings
 
 
 def register(decision: Decision, command: RegisterAgent) -> Registration:
-    """Open the agent's mailbox if it has none, and note what it says. Returns its registration."""
+    """Open the agent's mailbox if it has none, and store its description. Returns its registration."""
     state, agent = decision.state, command.agent
     if agent not in state.mailboxes:
         state.charges.require(agent, MAILBOX_BYTES, command.budget)
@@ -31,7 +31,7 @@ def register(decision: Decision, command: RegisterAgent) -> Registration:
 
 
 def drain(decision: Decision, command: DrainAgent) -> Registration:
-    """The agent finishes what it has and is to get no new tasks, until it registers again."""
+    """The agent finishes what it has and gets no new tasks until it registers again."""
     known = decision.state.agents.get(command.agent)
     if known is None:
         raise NotFound(f"agent {name_of(command.agent)!r} is not registered", hint="see relaymesh agent list")

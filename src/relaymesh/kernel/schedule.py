@@ -1,13 +1,13 @@
-"""Which ready item goes first: five queues, and a rule for choosing among them.
+"""Which ready item goes first: five queues, and a rule to choose among them.
 
-Items are parcels, entries without a lane, and lanes whose head may go. Within a priority they go by
-(ready time, sequence), a lane by those of its head. Entries nearly always become ready in that
-order, so a queue is enough for them; lanes, and the few entries that come out of order
-(released, given another priority), stand in a heap beside it.
+Items are parcels, entries without a lane, and lanes whose head may go. Within a priority they are ordered by
+(ready time, sequence), a lane by those of its head. Entries nearly always become ready in that order, so a
+queue is enough for them. Lanes, and the few entries that become ready out of order (released, given another
+priority), are in a heap beside it.
 
-An entry that is settled, or a lane that moved, is skipped when it comes up: removing it at once
-would cost a search. Entries stand here by their sequence, so that a settled one is not kept; when
-such items outnumber the others, all are swept out.
+A settled entry, or a lane that moved, is skipped when it comes up: removing it at once would cost a search.
+Entries are listed here by their sequence, so that a settled entry is freed. When stale items outnumber the
+others, all of them are swept out.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ class Ready:
 
     def __init__(self, settings: MailboxSettings, entries: Entries) -> None:
         self._entries = entries
-        """The mailbox's own: what is not there is settled."""
+        """The mailbox's own entries: a missing one is settled."""
         self._queues: list[deque[int | Parcel]] = [deque() for _ in range(6)]
-        """Sequences of entries, and parcels. A parcel that was unpacked stands for its sequences."""
+        """Sequences of entries, and parcels. An unpacked parcel represents its sequences."""
         self._last = [(0, 0)] * 6
-        """Ready time and sequence of the last that was put at the end of each queue."""
+        """Ready time and sequence of the last item appended to each queue."""
         self._heaps: list[list[Standing]] = [[] for _ in range(6)]
         self._tickets = 0
         self._gone = 0
         self._credits = list(WEIGHTS)
         self._above_normal = 0
-        """`strict`: entries of the high tier in a row, since one of the normal tier had its turn."""
+        """`strict`: entries of the high tier in a row since the normal tier's last turn."""
         self._above_low = 0
-        """`strict`: entries of the high and normal tiers in a row, since one of the low tier had its turn."""
+        """`strict`: entries of the high and normal tiers in a row since the low tier's last turn."""
         self.low_starvation_count = 0
         self.configure(settings)
 
     def configure(self, settings: MailboxSettings) -> None:
-        """Another schedule needs everything pushed anew: see `Mailbox.rebuild`."""
+        """Another schedule needs every item pushed again: see `Mailbox.rebuild`."""
         self._fifo = settings.schedule == "fifo"
         self._strict = settings.schedule == "strict"
         self._high_max = settings.max_consecutive_high
@@ -92,14 +92,14 @@ class Ready:
             self._last[priority] = place
 
     def push_parcel(self, parcel: Parcel) -> None:
-        """A new parcel: nothing that stands here became ready later."""
+        """Append a new parcel: no item here became ready later."""
         priority = FIFO_QUEUE if self._fifo else parcel.priority
         parcel.queued = priority
         self._queues[priority].append(parcel)
         self._last[priority] = (parcel.accepted_at, parcel.ready_sequence)
 
     def push_all(self, entries: list[Entry]) -> None:
-        """Entries that became ready together, in order: only the first in a queue can be out of order."""
+        """Append entries that became ready together: only the first in a queue can be out of order."""
         checked = 0
         for entry in entries:
             priority = FIFO_QUEUE if self._fifo else entry.priority
@@ -112,7 +112,7 @@ class Ready:
                 checked = priority if self._last[priority][1] == entry.sequence else 0
 
     def push_lane(self, lane: Lane) -> None:
-        """Place a runnable lane by its best priority and its head, unless it stands there already."""
+        """Place a runnable lane by its best priority and its head, unless it is already there."""
         head = lane.waiting[0]
         priority = FIFO_QUEUE if self._fifo else lane.best_priority
         place = (priority, head.ready_at, head.sequence)
@@ -126,13 +126,13 @@ class Ready:
     # -- out ----------------------------------------------------------------------------------
 
     def gone(self, count: int) -> None:
-        """So many items that stand here will never be given out: their entry is settled, their lane moved."""
+        """Count items here that will never be given out: their entry is settled, or their lane moved."""
         self._gone += count
         if self._gone > SWEEP_MIN and self._gone * 2 > len(self):
             self.sweep()
 
     def sweep(self) -> None:
-        """Let go of every item that will not be given out."""
+        """Remove every item that will not be given out."""
         self._gone = 0
         for priority in range(1, 6):
             queue = self._queues[priority]
@@ -152,7 +152,7 @@ class Ready:
                     yield sequence
 
     def _entry(self, sequence: int, priority: int) -> Entry | None:
-        """The entry, if it is given out when it comes up here."""
+        """The entry, if it is to be given out when it comes up here."""
         entry = self._entries.alone(sequence)
         return entry if entry is not None and entry.queued == priority else None
 
@@ -171,7 +171,7 @@ class Ready:
         return self._pop_weighted()
 
     def pop_parts(self, limit: int) -> list[Part]:
-        """What `pop` would give next, as long as it comes from one and the same queue; else nothing."""
+        """What `pop` would return next, as long as it comes from the same queue; else nothing."""
         if self._strict or any(self._heaps):
             return []
         busy = [priority for priority in range(1, 6) if self._queues[priority]]
@@ -236,9 +236,10 @@ class Ready:
         return None
 
     def _pop_strict(self) -> Item | None:
-        """By priority; but after `max_consecutive_high` of higher tiers in a row a lower tier has a turn.
+        """By priority; but after `max_consecutive_high` entries of higher tiers in a row a lower tier has a
+        turn.
 
-        The low tier is asked first. Each tier has its own count, so that neither takes the other's turns.
+        The low tier is checked first. Each tier has its own count, so that neither takes the other's turns.
         These turns are not counted themselves.
         """
         if self._above_low >= self._high_max:
@@ -287,7 +288,7 @@ class Ready:
 
     @staticmethod
     def _unpack_first(queue: deque[int | Parcel]) -> None:
-        """What is in it goes one by one."""
+        """Its messages go one by one from here on."""
         parcel = queue.popleft()
         assert isinstance(parcel, Parcel)
         if not parcel.unpacked:
@@ -295,7 +296,7 @@ class Ready:
         queue.extendleft(reversed(parcel.sequences))
 
     def _place(self, sequence: int) -> tuple[int, int]:
-        """Before everything when it is settled: then it is skipped first."""
+        """A settled item sorts before everything: it is then skipped first."""
         entry = self._entries.alone(sequence)
         return (0, 0) if entry is None else (entry.ready_at, sequence)
 
@@ -314,7 +315,7 @@ class Ready:
         return None
 
     def __len__(self) -> int:
-        """How many items stand here, those included that will be skipped."""
+        """How many items are listed here, including those that will be skipped."""
         return sum(map(len, self._queues)) + sum(map(len, self._heaps))
 
     def __bool__(self) -> bool:

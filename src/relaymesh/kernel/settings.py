@@ -1,4 +1,4 @@
-"""Settings of one mailbox. Durable: they are in the record that opens it."""
+"""Settings of one mailbox. Durable: the record that opens the mailbox holds them."""
 
 from __future__ import annotations
 
@@ -36,20 +36,23 @@ CONTRACT_ROWS_MAX = 1_000
 
 
 class MailboxSettings(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
-    """How one mailbox behaves. Every field has a default that is safe to keep."""
+    """The settings of one mailbox. Every default is safe to keep."""
 
     capacity: int = 100_000
-    """Messages it may hold, unsettled. Raising it costs about 700 bytes of memory a message."""
+    """How many unsettled messages it may hold. Raising it costs about 700 bytes of memory a message."""
     capacity_bytes: int = 268_435_456
-    """Bytes it may hold, unsettled: content, unknown fields (`extra`), texts of failures (256 MiB)."""
+    """How many unsettled bytes it may hold: content, unknown fields (`extra`), texts of failures (256 MiB).
+    """
     schedule: ScheduleName = "weighted"
-    """Which goes first: `weighted` 8:3:1 over the tiers, `strict` by priority, `fifo` by arrival."""
+    """Which message goes first: `weighted` 8:3:1 over the tiers, `strict` by priority, `fifo` by arrival."""
     max_consecutive_high: int = 100
-    """`strict` only: after so many entries of higher tiers in a row one low entry goes, then one normal."""
+    """`strict` only: after this many entries of higher tiers in a row one low entry goes, then one normal."""
     lease_ms: int = 0
-    """Lease of a delivery; 0 means by priority (5, 10, 30, 60, 60 s)."""
+    """Length of a lease; 0: by priority (5, 10, 30, 60, 60 s)."""
     max_retries: int | None = None
-    """Retries after the first attempt, at most as many as the contract names; None leaves it to that (3)."""
+    """Retries after the first attempt, at most as many as the contract allows; None: the contract decides
+    (3).
+    """
     backoff_ms_base: int = 1_000
     """Delay before retry n is min(base * 2^(n-1), cap) * (1 + U(0, jitter))."""
     backoff_ms_cap: int = 60_000
@@ -57,37 +60,41 @@ class MailboxSettings(msgspec.Struct, array_like=True, frozen=True, gc=False, om
     backoff_jitter: float = 0.25
     """Share of the delay that is added at random, so that retries do not come in step."""
     max_deferrals: int = 100
-    """How often `nack(until=...)` may put one delivery off before it is a dead letter."""
+    """How often `nack(until=...)` may defer one delivery before it becomes a dead letter."""
     ordered: bool = False
-    """Make the whole mailbox one lane: strictly one after the other."""
+    """Make the whole mailbox one lane: messages are handled strictly one after the other."""
     halt_on_dead_letter: bool = False
-    """Stop a lane when one of its entries dies, until the letter is redriven or purged."""
+    """Halt a lane when one of its entries dies, until the letter is redriven or purged."""
     delivery_semantics: Semantics = "at_least_once"
-    """`at_most_once` settles before it delivers; `exactly_once` is at-least-once plus dedup, a label."""
+    """`at_most_once` settles before it delivers; `exactly_once` is a name for at-least-once plus dedup."""
     overflow: Overflow = "reject"
-    """A publish that meets this full mailbox is refused whole, or dead-lettered here alone."""
+    """A publish to this full mailbox is refused whole (`reject`), or dead-lettered here alone
+    (`dead_letter`).
+    """
     contract: Contract | None = None
-    """Own rows of the failure contract; codes without a row use the default table."""
+    """Rows of its own failure contract; codes without a row use the default table."""
     breaker: bool = True
     """Whether the circuit breaker opens by itself; see docs/explanation/breaker.md."""
     breaker_retry_rate: float = 0.05
-    """It opens when more than this share of deliveries failed in every tenth of the window; 1 is never."""
+    """It opens when more than this share of deliveries failed in every tenth of the window; 1: never."""
     breaker_window_ms: int = 600_000
-    """How long the retry rate must have been too high (10 min); so long a sick receiver burns attempts."""
+    """How long the retry rate must have been too high (10 min). Raising it wastes more attempts on a failing
+    receiver.
+    """
     breaker_min_outcomes: int = 100
-    """Deliveries that must have ended in the window before the retry rate is believed."""
+    """Deliveries that must have ended in the window before the retry rate counts."""
     breaker_failures: int = 50
-    """It also opens after so many failures in a row, however few deliveries there are; 0 is never."""
+    """It also opens after this many failures in a row, however few deliveries there are; 0: never."""
     breaker_open_ms: int = 30_000
-    """How long it stays open before probes; doubled when a probe fails, up to 8 times this."""
+    """How long it stays open before probes; a failed probe doubles it, up to 8 times this."""
     breaker_probes: int = 3
-    """Deliveries that may be out while it is half-open, and how many must succeed to close it."""
+    """How many deliveries may be out while it is half-open, and how many must succeed to close it."""
     rate_per_s: float = 0.0
-    """Deliveries a second, retries included; 0 is no limit."""
+    """Deliveries per second, including retries; 0: no limit."""
     rate_burst: int = 0
-    """Deliveries at once when it was quiet before; 0 is one second's worth, and at least one."""
+    """Deliveries at once after a quiet time; 0: those of one second, and at least one."""
     dead_letters_max: int = 100_000
-    """Dead letters that may wait here for a redrive or a purge; beyond, sends to it are refused."""
+    """Dead letters that may wait here for a redrive or a purge; at the limit, sends to it are refused."""
     dead_letter_bytes_max: int = 268_435_456
     """Bytes of content and failures of those (256 MiB). Redriven letters are kept while there is room."""
 
@@ -141,7 +148,7 @@ FLAGS = ("ordered", "halt_on_dead_letter", "breaker")
 
 
 def _checked_contract(contract: Any) -> Contract:
-    """A contract of its own: what the caller does with the one it gave changes nothing here."""
+    """A copy of the contract: the caller may change its own."""
     if not isinstance(contract, dict):
         raise InvalidSettings(f"contract must map error codes to rules, not {shown(contract)}")
     if len(contract) > CONTRACT_ROWS_MAX:

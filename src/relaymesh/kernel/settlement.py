@@ -1,4 +1,4 @@
-"""Settling: ack, nack and what the failure contract makes of it. Every failure ends in one place."""
+"""Settling: ack, nack and what the failure contract decides. Every failure ends in one place."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ack(decision: Decision, command: Ack) -> list[int]:
 
 
 def settle(decision: Decision, command: Settle) -> list[Receipt]:
-    """Ack and send in one step; refused whole if the lease is lost or a send is."""
+    """Ack and send in one step; refused whole if the lease is lost or a send is refused."""
     lease = lease_of(decision, command.token)
     receipts = accept(decision, command)
     note_success(decision, decision.state.mailboxes[lease.grant.mailbox], [lease.entry])
@@ -60,7 +60,7 @@ def settle(decision: Decision, command: Settle) -> list[Receipt]:
 
 
 def complete(decision: Decision, command: Complete) -> bool:
-    """Note that the work is done although the lease was lost. Returns whether the message still waits."""
+    """Record that the work is done although the lease was lost. Returns whether the message still waits."""
     mailbox = decision.state.mailboxes.get(command.mailbox)
     part = None if mailbox is None else mailbox.entries.get(command.sequence)
     waits = part is not None and not part.completed
@@ -81,7 +81,7 @@ def nack(decision: Decision, command: Nack) -> str:
 
 
 def _defer(decision: Decision, mailbox: Mailbox, lease: Lease, failure: Failure, until: int) -> str:
-    """Put off without burning the attempt, as often as the mailbox allows."""
+    """Defer without counting the attempt, as often as the mailbox allows."""
     entry = lease.entry
     if entry.deferrals >= mailbox.settings.max_deferrals:
         bury(decision, mailbox, [entry], "deferred_too_often", [failure], alert=True)
@@ -106,14 +106,14 @@ def fail(
     retryable: bool = True,
     delay_ms: int | None = None,
 ) -> str:
-    """An attempt failed: retry if the contract has one left, else its exit."""
+    """An attempt failed: retry if the contract has a retry left, else end it."""
     entry = lease.entry
     rule = rule_for(mailbox.settings.contract, failure.code)
     limit = retry_limit(rule, entry.envelope.max_retries, mailbox.settings.max_retries)
     if cause == "expired" or (cause == "nack" and retryable and rule.retries):
         note_failure(decision, mailbox, lease, expired=cause == "expired")
     elif cause == "nack":
-        note_success(decision, mailbox, [entry])  # the message is bad, and the receiver well enough to say so
+        note_success(decision, mailbox, [entry])  # the message is bad; the receiver works, because it said so
     if not retryable or entry.attempts > limit:
         reason = "retries_exhausted" if retryable and rule.retries else "not_retryable"
         return _exit(decision, mailbox, lease, failure, rule, reason)
@@ -153,7 +153,7 @@ def _exit(
 
 
 def expire_lease(decision: Decision, lease: Lease) -> None:
-    """The holder was silent for the whole lease: the attempt is burned."""
+    """The holder was silent for the whole lease: the attempt counts."""
     mailbox = decision.state.mailboxes[lease.grant.mailbox]
     text = f"no ack, nack or extend from {lease.grant.holder} before the lease ended"
     failure = Failure(lease.attempt, decision.now, TIMEOUT, text)

@@ -1,8 +1,8 @@
-"""A snapshot: the durable state at one sequence, in pieces small enough not to stop the world.
+"""A snapshot: the durable state at one sequence, in pieces small enough not to block other work.
 
-`Snapshot(state)` copies lists of references at once; `pieces()` then yields what they referred to
-at that moment, however the state has moved on: an entry that is about to change is kept first.
-`restore(pieces)` gives a state that, followed by the records from its sequence on, is the live one.
+`Snapshot(state)` copies lists of references at once. `pieces()` then yields what they referred to at that
+moment, however the state has changed since: an entry is kept before it changes. `restore(pieces)` returns a
+state that, after the records from its sequence on, equals the live one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from relaymesh.kernel.state import State
 
 PIECE_SIZE = 1_000
 PIECE_BYTES = 1_000_000
-"""A piece ends with the entry or letter that fills it so far: it is encoded, written and read as a whole."""
+"""A piece ends with the entry or letter that fills it: it is encoded, written and read as a whole."""
 
 Grants = dict[tuple[str, str, int, int, bool], Grant]
 """The grants of a restored state: leases of one mailbox, holder, deadline, length and kind share one."""
@@ -63,7 +63,7 @@ class MailboxPiece(Piece, tag=2, frozen=True):
 
 
 class Held(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The lease an entry is out with."""
+    """The lease of an entry."""
 
     token: int
     holder: str
@@ -105,7 +105,7 @@ class LettersPiece(Piece, tag=5, frozen=True):
 
 
 class End(Piece, tag=6, frozen=True):
-    """Always the last piece: without it the snapshot is not whole."""
+    """Always the last piece: without it the snapshot is incomplete."""
 
     pieces: int
 
@@ -120,7 +120,7 @@ AnyPiece = Head | MailboxPiece | EntriesPiece | SeenPiece | LettersPiece | End |
 
 
 class Snapshot:
-    """Taken under the kernel's lock, and each piece drawn under it; encode them outside."""
+    """Taken under the kernel's lock; each piece is drawn under it too. Encode them outside."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -197,7 +197,7 @@ class Snapshot:
         ]
 
     def close(self) -> None:
-        """Done, or given up: the state need not keep anything any more."""
+        """Done, or given up: the state need not keep old entries any more."""
         if self._state.keep == self._keep:
             self._state.keep = None
 
@@ -249,7 +249,7 @@ def _portions(parts: list[Kept]) -> Iterator[list[Kept]]:
 
 
 def restore(pieces: Iterable[AnyPiece]) -> State:
-    """The state a snapshot was taken of. Raises `JournalDamaged` when it is not whole."""
+    """The state that a snapshot was taken of. Raises `JournalDamaged` when the snapshot is incomplete."""
     state = State()
     grants: Grants = {}
     count = 0
@@ -260,7 +260,7 @@ def restore(pieces: Iterable[AnyPiece]) -> State:
             return state
         count += 1
         _restore_piece(state, piece, grants)
-    raise JournalDamaged(f"a checkpoint ends after {count} pieces without being whole")
+    raise JournalDamaged(f"a checkpoint is incomplete: it ends after {count} pieces")
 
 
 def _restore_piece(state: State, piece: AnyPiece, grants: Grants) -> None:

@@ -1,9 +1,8 @@
 """The durable state and the one function that changes it: `State.apply(record)`.
 
-Live and in recovery the same code runs. What differs is what a restart rebuilds anyway: while
-`live` is false, ready queues, lanes, timers and waiters are left alone, and `go_live` makes
-them from the entries. Nothing in this file decides anything: every time, every retry and
-every verdict is read from the record.
+The same code runs live and in recovery. The difference is what a restart rebuilds anyway: while `live` is
+false, ready queues, lanes, timers and waiters are not updated, and `go_live` builds them from the entries.
+Nothing in this file decides anything: every time, every retry and every verdict is read from the record.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ from relaymesh.kernel.token import TOKEN_COUNTER_BITS
 from relaymesh.kernel.topics import Subscriptions
 
 ASKED = frozenset({"nack", "deferred"})
-"""Returns whose `due` was set by a nack: the wait until then is no part of the TTL."""
+"""Returns whose `due` was set by a nack: the TTL does not count the wait until then."""
 
 
 class State:
-    """Everything one partition knows. No globals: a process may hold many."""
+    """Everything that one partition knows. No globals: a process may hold many."""
 
     def __init__(self) -> None:
         self.sequence = 0
@@ -68,24 +67,24 @@ class State:
         self.mailboxes: dict[str, Mailbox] = {}
         self.subscriptions = Subscriptions()
         self.agents: dict[str, Registration] = {}
-        """Agents that joined, by address, in the order in which they did."""
+        """Registered agents by address, in the order of registration."""
         self.leases: Leases = {}
-        """By token. Volatile, as every index: while replaying, an entry alone knows its lease."""
+        """By token. Volatile, like every index: while replaying, only the entry knows its lease."""
         self.admitted = Admitted()
         self.letters = DeadLetters()
         self.charges = Charges()
-        """Volatile. What everything here costs, and whom."""
+        """Volatile. The bytes kept here, by payer."""
 
         self.live = False
         self.stopped = False
         self.reclaim_at = 0
-        """No lease runs out before this time."""
+        """No lease expires before this time."""
         self.due = DueTimes()
         self.expiry = Expiry()
         self.lease_clock = LeaseClock(self.leases)
         self.wakes = Wakes()
         self.wanted: dict[Mailbox, None] = {}
-        """Mailboxes with waiters that may have become servable."""
+        """Mailboxes with waiters that can perhaps be served now."""
         self.keep: Callable[[Mailbox, Part], None] | None = None
         """While a snapshot is taken: called with an entry, or a parcel, before it changes."""
         self._apply: dict[type, Callable[[Any], Any]] = {
@@ -111,7 +110,7 @@ class State:
         }
 
     def apply(self, record: AnyRecord) -> Any:
-        """Change the state by one record. Returns what the record itself does not say (for projections)."""
+        """Change the state by one record. Returns what the record itself does not hold (for projections)."""
         self.now = max(self.now, record.at)
         detail = self._apply[record.__class__](record)
         self.sequence += record.count
@@ -122,7 +121,7 @@ class State:
         self.sequence += events
 
     def go_live(self) -> None:
-        """After a replay: build what is volatile."""
+        """After a replay: build the volatile parts."""
         self.live = True
         self.stopped = False
         self.leases = {}
@@ -237,7 +236,7 @@ class State:
         return entry.redrives
 
     def _come_in(self, mailbox: Mailbox, envelopes: list[Envelope], at: int, topic: str | None) -> None:
-        """New messages, sequences from here on, into one mailbox: as a parcel if they may be one."""
+        """New messages, with sequences from here on, into one mailbox: as a parcel if possible."""
         sequence = self.sequence
         if mailbox.takes_parcels and alike(envelopes):
             self._enter_parcel(mailbox, Parcel(mailbox.entries, sequence, at, list(envelopes), topic))
@@ -292,24 +291,24 @@ class State:
             self.expiry.add(mailbox, entries)
 
     def arrive(self, mailbox: Mailbox, entry: Entry) -> None:
-        """A delayed entry's time has come. Live only: no record says so, the clock does."""
+        """A delayed entry is due. Live only: no record says so, the clock does."""
         self._fall_due(mailbox, entry)
         self.offer(mailbox, entry)
 
     def offer(self, mailbox: Mailbox, entry: Entry) -> None:
-        """A ready entry may be delivered, and somebody may wait for it. Live only."""
+        """A ready entry may be delivered, and a receiver may wait for it. Live only."""
         mailbox.make_ready(entry)
         self.want(mailbox)
 
     def want(self, mailbox: Mailbox) -> None:
-        """Serve whoever waits there, at the end of this step. Live only."""
+        """Serve the receivers that wait there, at the end of this step. Live only."""
         if mailbox.waiters or mailbox.askers:
             self.wanted[mailbox] = None
 
     # -- deliveries ---------------------------------------------------------------------------
 
     def lease(self, token: int) -> Lease | None:
-        """The lease of one message, by itself: the parcel it is in is unpacked. Live only."""
+        """The lease of one message: its parcel is unpacked. Live only."""
         lease = self.leases.get(token)
         return lease.lease_of(token) if isinstance(lease, Parcel) else lease
 
@@ -329,7 +328,7 @@ class State:
                     record.mailbox, record.holder, record.at + length, length, record.remote
                 )
             if part.state == DELAYED:
-                assert isinstance(part, Entry)  # what is delayed is in no parcel
+                assert isinstance(part, Entry)  # a delayed entry is in no parcel
                 self._fall_due(mailbox, part)
             part.lend(token, grant, leases)
             token += part.count
@@ -405,7 +404,7 @@ class State:
     # -- entries are settled ------------------------------------------------------------------
 
     def _settle(self, mailbox: Mailbox, entries: list[Entry]) -> None:
-        """They leave the mailbox: out of lanes and queues, no lease on them, their ids remembered."""
+        """Remove them from the mailbox, its lanes, queues and leases; remember their ids."""
         keep, live, leases, held = self.keep, self.live, self.leases, mailbox.entries
         lanes: dict[Lane, None] = {}
         settled: list[Entry] = []
@@ -465,7 +464,7 @@ class State:
         parcel.end()
 
     def _leave_queue(self, mailbox: Mailbox, entry: Entry) -> None:
-        """It waited until now: what it stands in must know that it is stale there. Live only."""
+        """Mark the queue slot of a still-waiting entry as stale. Live only."""
         if entry.state == DELAYED:
             self.due.gone(1)
         if entry.queued and entry.lane is None:

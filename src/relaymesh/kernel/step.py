@@ -1,4 +1,4 @@
-"""What one command led to."""
+"""The result of one command."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from relaymesh.kernel.waiter import Waiter
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
-    """What a sender gets: the message is the mesh's responsibility from here on."""
+    """What a sender gets: the mesh is responsible for the message from here on."""
 
     id: str
     sequence: int
     duplicate: bool = False
     targets: int = 1
     due: int = 0
-    """Mesh time (ms) at which it is delivered; 0 when at once."""
+    """Mesh time (ms) at which it is delivered; 0: at once."""
 
 
 class Delivered(msgspec.Struct, eq=False):
-    """Deliveries for a waiter, to hand over once their grant is written and what made them ready synced.
+    """Deliveries for a waiter: hand them over once their grant is written and what made them ready is synced.
 
-    None at all: the mailbox is gone, and nothing will ever come.
+    Empty: the mailbox is gone, and nothing will ever come.
     """
 
     waiter: Waiter
@@ -37,7 +37,7 @@ class Delivered(msgspec.Struct, eq=False):
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):
-    """How an attempt ended, for the one log line that every failure path leads to."""
+    """How an attempt ended, for the one log line of every failure path."""
 
     mailbox: str
     message_id: str
@@ -50,7 +50,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
 
 class Arrived(msgspec.Struct, frozen=True, gc=False):
-    """A delayed message fell due (or was forced)."""
+    """A delayed message fell due, or was forced."""
 
     mailbox: str
     message_id: str
@@ -60,7 +60,7 @@ class Arrived(msgspec.Struct, frozen=True, gc=False):
 
 
 class Repeated(msgspec.Struct, frozen=True, gc=False):
-    """A message that was sent before and is not queued again. `target` is as in dedup: mailbox or topic."""
+    """A message that was sent before and is not queued again. `target` as in dedup: mailbox or topic."""
 
     target: str
     message_id: str
@@ -84,7 +84,7 @@ class BreakerMoved(msgspec.Struct, frozen=True, gc=False):
     state: str
     why: str
     retry_rate: float
-    """Of the window that made it open; 0 otherwise."""
+    """The failure rate of the window that opened it; 0 otherwise."""
     threshold: float
     until: int
 
@@ -106,7 +106,7 @@ class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it 
     base: int
     records: list[AnyRecord]
     encoded: list[bytes]
-    """Each record as the journal keeps it."""
+    """Each record in the bytes of the journal."""
     details: list[Any]
     result: Any = None
     error: MeshError | None = None
@@ -116,10 +116,10 @@ class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it 
     ended: list[Ended] | None = None
     arrived: list[Arrived] | None = None
     sent: list[Repeated | Scheduled] | None = None
-    """What is worth a log line among the messages of a send or publish."""
+    """Which messages of a send or publish deserve a log line."""
     moved: list[BreakerMoved | SubscriptionMoved] | None = None
     differing: list[Differing] | None = None
-    """With a `Conflict`: the messages whose bytes differ from those of their originals, all of them."""
+    """With a `Conflict`: all messages whose bytes differ from those of their originals."""
     freed: bool = False
     """Room appeared in some mailbox: senders that wait for it may try again."""
 

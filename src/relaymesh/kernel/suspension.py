@@ -1,9 +1,9 @@
-"""Suspension: a subscription whose dead letters are full gets nothing until they are dealt with.
+"""Suspension: a subscription whose dead letters are full gets nothing until they are redriven or purged.
 
-It is suspended by the publish that it could not take, and by a record, so that a replay routes as the live
-mesh did. It is resumed by the first publish that finds it relieved: its pending dead letters are at most
-half of their budget, and so is what its owner pays for. Before that publish there was nothing to get, so
-nobody needs to watch it. A subscription that is changed is open again as well.
+The publish that it could not take suspends it, by a record, so that a replay routes as the live mesh did. The
+first publish that finds it relieved resumes it: its pending dead letters are at most half of their budget,
+and so is what its owner pays for. No timer is needed: before that publish there was nothing to get. Changing
+a subscription resumes it as well.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ OVER_BUDGET = "over_budget"
 
 
 class Look:
-    """Whether subscriptions can take these messages, asked of one after the other."""
+    """Checks, one subscription after the other, whether each can take these messages."""
 
     def __init__(self, state: State, new: Sequence[Envelope]) -> None:
         self._state = state
         self._new = new
         self._asked: dict[str, int] = {}
-        """What the subscriptions asked so far will cost, by who pays."""
+        """What the subscriptions checked so far will cost, by payer."""
         self.size = size_of(new)
 
     def obstacle(self, mailbox: Mailbox) -> str:
-        """Why it must be suspended; empty if it need not be. Raises for one that rejects."""
+        """Why it must be suspended; empty if it need not be. Raises for a subscription that rejects."""
         if mailbox.payer and mailbox.owner_budget:
             asked = self._asked.get(mailbox.payer, 0) + self.size + len(self._new) * MESSAGE_BYTES
             if self._state.charges.of(mailbox.payer) + asked > mailbox.owner_budget:
@@ -48,7 +48,7 @@ class Look:
         return "" if mailbox.room_for(len(self._new), self.size) else self._overflow(mailbox)
 
     def _overflow(self, mailbox: Mailbox) -> str:
-        """It is full. If it dead-letters what it cannot take, those must find room."""
+        """It is full. If it dead-letters what it cannot take, the dead letters must find room."""
         if mailbox.settings.overflow == "reject":
             return ""
         over = self._new[mailbox.fit(self._new) :]

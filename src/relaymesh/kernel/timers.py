@@ -1,7 +1,7 @@
-"""What must happen later: entries that fall due, entries that expire, leases that run out, mailboxes to wake.
+"""Timers: entries that fall due, entries that expire, leases that expire, mailboxes to wake.
 
-The first three delete lazily: what is settled stays in its structure until its time comes, or until it
-outnumbers the rest and is swept out. They hold names, never entries: what is settled is freed.
+The first three delete lazily: a settled item stays in its structure until its time comes, or until settled
+items outnumber the rest and are swept out. They hold names, never entries, so that a settled entry is freed.
 
 Each has `next`, the time of its first item: an attribute, because every step looks at it.
 """
@@ -42,7 +42,7 @@ class DueTimes:
         self.next = self._heap[0][0]
 
     def gone(self, count: int) -> None:
-        """So many entries that stand here no longer wait: they are settled, or were forced."""
+        """Count entries here that no longer wait: they are settled, or were forced."""
         self._gone += count
         if self._gone > SWEEP_MIN and self._gone * 2 > len(self._heap):
             self._heap = [item for item in self._heap if _waiting(item[3], item[1], item[0]) is not None]
@@ -73,7 +73,7 @@ def _waiting(mailbox: Mailbox, sequence: int, when: int) -> Entry | None:
 
 
 class Expiry:
-    """Entries with a TTL, in buckets of about a second each, by the time a bucket is over."""
+    """Entries with a TTL, in buckets of about a second each, by the end of the bucket."""
 
     __slots__ = ("_buckets", "_held", "_keys", "_settled", "next")
 
@@ -115,7 +115,7 @@ class Expiry:
         return by_mailbox.setdefault(mailbox, [])
 
     def settled(self, count: int) -> None:
-        """So many entries are gone, with or without a TTL; sweep before they are most of what is held."""
+        """Count entries that are gone, with or without a TTL; sweep before they are most of what is held."""
         self._settled += count
         if self._settled > SWEEP_MIN and self._settled * 2 > self._held:
             self._sweep()
@@ -134,7 +134,7 @@ class Expiry:
         self._look()
 
     def returned(self, mailbox: Mailbox, entry: Entry, now: int) -> None:
-        """An entry came back: add it again if a bucket that it stood in may have been emptied meanwhile."""
+        """An entry came back: add it again if its bucket may have been emptied meanwhile."""
         ttl = entry.envelope.ttl_ms
         if ttl and _bucket_of(entry.due_at + ttl) << EXPIRY_BUCKET_BITS <= now:
             self._add_again(mailbox, entry)
@@ -147,7 +147,7 @@ class Expiry:
         self.next = self._keys[0] << EXPIRY_BUCKET_BITS if self._keys else NEVER
 
     def pop_expired(self, now: int) -> list[tuple[Mailbox, list[Entry]]]:
-        """What waits in the buckets that are over, once each. A leased entry is looked at when it returns."""
+        """What waits in the buckets that are over, once each. A leased entry is checked when it returns."""
         expired: dict[Mailbox, dict[int, Entry]] = {}
         while self._keys and self._keys[0] << EXPIRY_BUCKET_BITS <= now:
             key = heappop(self._keys)
@@ -172,18 +172,18 @@ class Expiry:
 
 
 def _bucket_of(expires: int) -> int:
-    """The number of the bucket that is over next after this time."""
+    """The number of the next bucket to end after this time."""
     return (expires >> EXPIRY_BUCKET_BITS) + 1
 
 
 class LeaseClock:
-    """Grants, and leases that were extended, by their deadlines."""
+    """Grants, and extended leases, by their deadlines."""
 
     __slots__ = ("_heap", "_leases", "_limit", "_ties", "next")
 
     def __init__(self, leases: Leases) -> None:
         self._leases = leases
-        """The state's own, by token: what is not there is held no longer."""
+        """The state's own table, by token: a missing token is no longer held."""
         self._heap: list[tuple[int, int, Grant | int]] = []
         """Deadline, tie, and a grant or the token of a lease."""
         self.next = NEVER
@@ -210,14 +210,14 @@ class LeaseClock:
         self.next = heap[0][0]
 
     def _held(self, deadline: int, item: Grant | int) -> bool:
-        """Whether the item may have a lease that runs out at that deadline."""
+        """Whether the item may have a lease that expires at that deadline."""
         if isinstance(item, Grant):
             return item.held > 0
         lease = self._leases.get(item)
         return isinstance(lease, Lease) and lease.deadline == deadline
 
     def pop_expired(self, now: int) -> list[Lease]:
-        """Leases whose deadline has come, in the order of their deadlines."""
+        """Leases whose deadline has passed, in the order of their deadlines."""
         expired: list[Lease] = []
         while self._heap and self._heap[0][0] <= now:
             deadline, _, item = heappop(self._heap)
@@ -236,7 +236,7 @@ class LeaseClock:
 
 
 class Wakes:
-    """Mailboxes that hold deliveries back, by the time they may give some out again."""
+    """Mailboxes that hold deliveries back, by the time they may deliver again."""
 
     __slots__ = ("_heap", "_ties", "next")
 

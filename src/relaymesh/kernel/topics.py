@@ -8,14 +8,14 @@ from relaymesh.kernel.address import pattern_matches
 
 
 class Subscriptions:
-    """Durable subscriptions, exact and wildcard. A route is worked out once and kept until they change."""
+    """Durable subscriptions, exact and wildcard. A route is computed once and kept until they change."""
 
     __slots__ = ("_patterns", "_routes", "_suspended")
 
     def __init__(self) -> None:
         self._patterns: dict[str, str] = {}
         self._routes: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        """By topic: who gets it, and who would if it were not suspended."""
+        """By topic: the mailboxes that get it, and those that would if they were not suspended."""
         self._suspended: dict[str, str] = {}
 
     def add(self, mailbox: str, pattern: str) -> None:
