@@ -31,7 +31,7 @@ def ingest(spark: SparkSession, journal: Path, warehouse: Path, events: int) -> 
     from relaymesh.pipeline.runs.record import RunRecord, new_run_id
     from relaymesh.pipeline.runs.settings import PipelineSettings
     from relaymesh.pipeline.runs.sources import remember_sources
-    from relaymesh.pipeline.runs.stages import nobody
+    from relaymesh.pipeline.runs.stages import unobserved
     from relaymesh.pipeline.tables.bronze import Bronze
     from relaymesh.pipeline.tables.content import settle_content
 
@@ -41,7 +41,7 @@ def ingest(spark: SparkSession, journal: Path, warehouse: Path, events: int) -> 
     settle_content(warehouse, None)
     sources = remember_sources(warehouse, settings.directories)
     record = RunRecord(run_id=new_run_id(), kind="run")
-    stream = Ingest(spark, bronze, sources, settings, record, nobody)
+    stream = Ingest(spark, bronze, sources, settings, record, unobserved)
     _, spent = spent_by(stream.available_now)
     taken = bronze.snapshot()
     assert taken.rows == events, f"{taken.rows} rows of {events} events"

@@ -1,7 +1,7 @@
 """Who may read what RelayMesh writes: its owner alone, whatever the umask. The one place that says so.
 
 Files are 0600 and folders 0700. What is shared on request is `GROUP` (a file bus for a group of users) or
-`READABLE` (a warehouse or a report for everybody on the machine). Windows has no such modes: there, the
+`READABLE` (a warehouse or a report for every user of the machine). Windows has no such modes: there, the
 folder that it is put into decides.
 """
 

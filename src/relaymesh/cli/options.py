@@ -26,7 +26,9 @@ Url = Annotated[
 Token = Annotated[
     str | None,
     typer.Option(
-        "--token", metavar="TOKEN", help="The credential for it; better RELAYMESH_TOKEN, which no ps shows."
+        "--token",
+        metavar="TOKEN",
+        help="Access token. Prefer RELAYMESH_TOKEN: arguments are visible in `ps`.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]

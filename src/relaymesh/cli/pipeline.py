@@ -389,10 +389,10 @@ def pipeline_of(
 @contextmanager
 def _watched(call: Call) -> Iterator[Observer]:
     """A progress bar on stderr, on a terminal only."""
-    from relaymesh.pipeline.runs.stages import nobody
+    from relaymesh.pipeline.runs.stages import unobserved
 
     if call.output.json or not sys.stderr.isatty():
-        yield nobody
+        yield unobserved
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

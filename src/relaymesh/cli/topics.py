@@ -45,7 +45,7 @@ def publish(
     token: options.Token = None,
     json: options.Json = False,
 ) -> None:
-    """Publish to everybody who subscribes to a topic."""
+    """Publish a message to every subscriber of a topic."""
     call = begin(context, directory, json, url, token)
     value = read_content(content, call.output, as_json=content_json, as_text=content_text)
     fields = given_fields(

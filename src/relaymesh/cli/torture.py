@@ -57,7 +57,7 @@ Remote = Annotated[
     bool,
     typer.Option("--remote", help="Through a server: that is killed, and its clients have to find it again."),
 ]
-Keep = Annotated[bool, typer.Option("--keep", help="Keep data and ledgers also when all is well.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep data and ledgers even if nothing failed.")]
 
 
 def torture(

@@ -1,4 +1,4 @@
-"""Reading for everybody else: command line, pipeline, audits. Takes no lock and changes nothing.
+"""Reading without a node: command line, pipeline, audits. Takes no lock and changes nothing.
 
 A reader may run beside a node: sealed segments never change, and the live one is read only up to the
 mark, so no reader sees an event that a crash could take back.

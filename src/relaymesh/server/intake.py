@@ -194,7 +194,7 @@ class Stamps:
 
     @property
     def senders(self) -> set[str]:
-        """Everybody in whose name something was stamped."""
+        """Every agent in whose name something was stamped."""
         return set(self._senders.values())
 
     def recipient(self, to: str) -> str:

@@ -11,7 +11,7 @@ names synced. `crash()` returns the disk as the next start would find it.
 `disk.cut_power_after(12)` lets twelve changing calls through and then raises `PowerLost`;
 `disk.shorten` makes the operating system write less than it was asked to; `disk.watch` is told of every
 call before it is done, and may do something else meanwhile: what it writes during a sync, that sync
-does not cover. `flip`, `put` and `lose` are what happens to a disk behind everybody's back.
+does not cover. `flip`, `put` and `lose` are changes to a disk without a call.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ class MemoryDisk:
             return None
         return next((fault for fault in self.faults if fault.strikes(call, name)), None)
 
-    # Behind everybody's back: no call, nothing to sync
+    # Changes without a call: nothing to sync
 
     def is_synced(self, name: str, offset: int, size: int) -> bool:
         """Whether these bytes of the file would be back after a power loss that keeps nothing unsynced."""

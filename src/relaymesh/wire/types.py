@@ -75,7 +75,7 @@ _ROWS = (
     MessageType("task_failed", "agent", "manager", "A task is given up; the content says why"),
     MessageType("message", "agent", "agent", "Anything else, and the type of a message that names none"),
     MessageType("question", "agent", "agent", "Wants an answer with its correlation id", True, "answer"),
-    MessageType("answer", "agent", "agent", "Answers the question whose correlation id it carries"),
+    MessageType("answer", "agent", "agent", "An answer to the question whose correlation id it carries"),
     MessageType("notification", "any", "any", "For information; nothing is expected back"),
     MessageType(
         "code_review_request", "developer", "reviewer", "Look at this code", answered_by="code_review_result"

@@ -15,7 +15,7 @@ from relaymesh.errors import JournalDamaged
 from relaymesh.pipeline.runs.completeness import CHECKPOINT
 from relaymesh.pipeline.runs.ingest import BatchTaker
 from relaymesh.pipeline.runs.sources import path_option, remember_sources
-from relaymesh.pipeline.runs.stages import nobody
+from relaymesh.pipeline.runs.stages import unobserved
 from relaymesh.pipeline.runs.verify import require_whole, verify_warehouse
 from relaymesh.pipeline.source.batch import BatchReader
 from relaymesh.pipeline.source.options import SourceOptions
@@ -64,7 +64,7 @@ class Filled:
         for folder in ("offsets", "commits"):
             (self.root / CHECKPOINT / folder).mkdir(parents=True, exist_ok=True)
             (self.root / CHECKPOINT / folder / str(batch)).touch()
-        BatchTaker(self.root, run, nobody)(Collected(rows), batch)  # type: ignore[arg-type]
+        BatchTaker(self.root, run, unobserved)(Collected(rows), batch)  # type: ignore[arg-type]
         self._batches += 1
 
     def unseal(self) -> None:

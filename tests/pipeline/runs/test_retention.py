@@ -18,7 +18,7 @@ from relaymesh.pipeline.runs.gaps import mend_gaps
 from relaymesh.pipeline.runs.idle import is_idle
 from relaymesh.pipeline.runs.retention import days_to_forget
 from relaymesh.pipeline.runs.settings import PipelineSettings
-from relaymesh.pipeline.runs.stages import Stage, nobody
+from relaymesh.pipeline.runs.stages import Stage, unobserved
 from relaymesh.pipeline.runs.verify import verify_warehouse
 from relaymesh.pipeline.tables.bronze import BronzeSnapshot, Forgotten, Generation, Stretch
 from relaymesh.pipeline.tables.inspection import WarehouseDamaged
@@ -189,7 +189,7 @@ class Office:
 
         tables = [table for table in TABLES if table.layer in ("silver", "audit")]
         settings = PipelineSettings(directories=(self.path,), warehouse=root, keep_runs=1, **more)
-        return Pipeline(spark, settings, tables=tables, observer=nobody if observer is None else observer)
+        return Pipeline(spark, settings, tables=tables, observer=unobserved if observer is None else observer)
 
 
 class PulledPlug(Exception):

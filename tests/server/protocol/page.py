@@ -101,7 +101,7 @@ queued) are answered at once and never stored; `ack` and `nack` are put into mai
 ### Directions
 
 Directions are checked where messages come in from outside, by the roles agents registered with; a `Mesh`
-inside a process sends any type to anybody. Roles: {roles}.
+inside a process sends any type to any agent. Roles: {roles}.
 
 {directions}
 

@@ -123,7 +123,7 @@ class Folder:
         """The bytes of a plain file, and what it was when they had been read. None: it is not there.
 
         Nothing is read of what is no plain file, has a second name, is another user's, can be written by
-        everybody, or is larger than `limit`: `InvalidEnvelope` or `PayloadTooLarge`.
+        every user, or is larger than `limit`: `InvalidEnvelope` or `PayloadTooLarge`.
         """
         seen = self.stat(name)
         if seen is None:
@@ -207,7 +207,7 @@ def check_plain(seen: os.stat_result, where: str, owners: frozenset[int]) -> Non
                 hint="allow that user: relaymesh bus run --owner UID",
             )
         if seen.st_mode & stat.S_IWOTH:
-            raise InvalidEnvelope(f"{where} can be written by everybody", hint="use umask 077 or chmod o-w")
+            raise InvalidEnvelope(f"{where} can be written by every user", hint="use umask 077 or chmod o-w")
 
 
 def kind_of(mode: int) -> str:

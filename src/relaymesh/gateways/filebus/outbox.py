@@ -1,8 +1,8 @@
 """Sends: from files to the mesh.
 
-A send is complete when its meta file has its name. It is taken out of everybody's reach (into the
-gateway's own folder), sent under the id that its name gives it, answered with a receipt file, and only
-then removed. A gateway that dies anywhere in between does the same again, and the mesh knows the id.
+A send is complete when its meta file has its name. The gateway moves the send into a folder of its own, so
+that no other process changes it. It is then sent under the id that its name gives it, answered with a receipt
+file, and only then removed. A gateway that dies anywhere in between repeats this, and the mesh knows the id.
 """
 
 from __future__ import annotations

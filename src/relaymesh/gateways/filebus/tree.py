@@ -95,7 +95,7 @@ class Tree:
         return folder
 
     def _check(self) -> None:
-        """A rename must be one, and not everybody may write here."""
+        """A rename must be atomic, and other users must not write here."""
         device = self.root.status().st_dev
         for folder in self._open:
             seen = folder.status()
@@ -106,7 +106,7 @@ class Tree:
                 )
             if hasattr(os, "geteuid") and seen.st_mode & stat.S_IWOTH:
                 raise DirectoryError(
-                    f"everybody may write into {folder.path}",
+                    f"every user may write into {folder.path}",
                     hint=f"chmod o-w {folder.path}; give a group the right instead",
                 )
 

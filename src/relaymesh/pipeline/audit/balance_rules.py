@@ -1,4 +1,4 @@
-"""Nothing is lost: routes, mailboxes that go, times to live that pass, and the sum of it all."""
+"""Nothing is lost: routes, ended mailboxes, expired messages, and the sum of it all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relaymesh.pipeline.silver.routes import known_from, routed
 __all__ = ["balance_violations"]
 
 OVERDUE_MS = 60_000
-"""How long after its time to live a waiting message may still be there: expiry looks about once a second."""
+"""How long after its TTL a waiting message may still be there: expiry runs about once a second."""
 
 _ROW = ["rule", "partition", "mailbox", "message_sequence", "message_id", "sequence", "timestamp", "detail"]
 
@@ -26,9 +26,9 @@ def balance_violations(bronze: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def _routes(bronze: DataFrame) -> DataFrame:
-    """PUBLISH says how many subscriptions it met. Where the past is missing some may be unknown.
+    """PUBLISH holds the number of subscriptions it met. If the past is missing, some may be unknown.
 
-    Distinct ones: that an event is there twice is another rule's.
+    Counts distinct ones: another rule finds duplicate events.
     """
     counted = (
         routed(bronze, "left")
@@ -64,7 +64,7 @@ def _gone_mailboxes(bronze: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def _overdue(bronze: DataFrame, messages: DataFrame) -> DataFrame:
-    """Waiting, with its time to live long over, without the waits that nacks asked for: it is forgotten."""
+    """Still waiting long after its TTL, not counting the waits that nacks asked for: it was forgotten."""
     ends = bronze.groupBy("partition").agg(
         f.max("sequence").alias("sequence"), f.max("timestamp").alias("timestamp")
     )
@@ -90,7 +90,7 @@ def _overdue(bronze: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def _conservation(bronze: DataFrame, messages: DataFrame) -> DataFrame:
-    """Settles are counted in bronze, acceptances and what is pending in silver: both must tell the same."""
+    """Settles are counted in bronze, acceptances and pending messages in silver: both must agree."""
     held = messages.groupBy("partition", "mailbox").agg(
         f.count("*").alias("accepted"), f.count_if(f.col("final_state") == "pending").alias("pending")
     )

@@ -21,8 +21,8 @@ __all__ = ["entry_violations"]
 
 _UNTRIED = ("ttl_expired", "mailbox_full")
 _UNTRIED_DROPS = ("unsubscribed", "ttl_expired")
-"""The latter for notices of the mesh itself: what nobody read in time."""
-"""Reasons to bury a message that nobody holds."""
+"""The latter for notices of the mesh itself that were not read in time."""
+"""Reasons to bury a message that is not leased."""
 
 
 def entry_violations(timeline: DataFrame) -> DataFrame:
@@ -39,7 +39,7 @@ def entry_violations(timeline: DataFrame) -> DataFrame:
 
 
 def _rules() -> Iterator[tuple[str, Column, Column]]:
-    """(rule, when it is broken, what to say)."""
+    """(rule, when it is broken, the text of the finding)."""
     accepted, leased, completed = f.col("accepted"), f.col("leased"), f.col("completed")
     open_ = accepted & (f.col("settled") == 0)
     yield (
@@ -66,7 +66,7 @@ def _rules() -> Iterator[tuple[str, Column, Column]]:
     yield (
         "no_attempt",
         open_ & is_one("ACK") & ~leased & ~completed,
-        f.lit("acked while nobody held it, and nobody had completed it"),
+        f.lit("acked while no receiver held it, and none had completed it"),
     )
     yield from _exits(open_, leased)
     yield from _bounds(open_, leased)
@@ -83,7 +83,9 @@ def _exits(open_: Column, leased: Column) -> Iterator[tuple[str, Column, Column]
     yield (
         "exit_without_attempt",
         open_ & ~leased & (dropped | buried),
-        _say("%s (%s) while nobody held it", "operation", f.coalesce("reason", "code", f.lit("no reason"))),
+        _say(
+            "%s (%s) while no receiver held it", "operation", f.coalesce("reason", "code", f.lit("no reason"))
+        ),
     )
     yield (
         "no_exit",

@@ -1,4 +1,4 @@
-"""What the audit does not say where events are known to be missing."""
+"""What the audit does not judge where events are known to be missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["KnownGap", "without_known_gaps"]
 
 
 class KnownGap(Protocol):
-    """Events of a partition, of which it is said elsewhere that they did not read back."""
+    """Missing events of a partition, which are already reported elsewhere."""
 
     @property
     def partition(self) -> int: ...
@@ -24,10 +24,10 @@ class KnownGap(Protocol):
 
 
 def without_known_gaps(found: DataFrame, gaps: Sequence[KnownGap]) -> DataFrame:
-    """Violations that are no more than such a gap seen from its two sides.
+    """Violations that are only the two sides of such a gap.
 
-    What happened in a gap may have been about any message of its partition: no rule about messages can be
-    judged there. Numbers, times and tokens can: only the gap itself is no finding.
+    The missing events may have been about any message of their partition: no rule about messages can be
+    judged there. Numbers, times and tokens can be judged: only the gap itself is no finding.
     """
     partitions = sorted({gap.partition for gap in gaps})
     about_messages = f.col("partition").isin(partitions) & ~f.col("rule").isin(*STREAM_RULES)

@@ -1,11 +1,11 @@
 """The order of lanes: entries of one ordering key (or task, or ordered mailbox) in one mailbox.
 
-A lane's order is (due, sequence). When an entry is granted, everything before it in its lane that was due
-must be settled, or have gone out just before in the same run: leases given to one holder at one moment. In a
-run only the first is blamed: an entry that follows the one before it in the lane follows.
+A lane's order is (due, sequence). When an entry is granted, every earlier due entry of its lane must be
+settled, or have been granted just before in the same run: leases given to one holder at one moment. Of a run
+only the first entry is reported.
 
-Not judged: entries with a correlation id, because an answer somebody waits for goes to whoever asked and not
-in line, and the journal does not say who asked; and mailboxes whose `ordered` setting changed.
+Not judged: entries with a correlation id, because an expected answer goes to its receiver out of line, and
+the journal does not record expectations; and mailboxes whose `ordered` setting changed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _RUN = ["holder", "granted_at", "run"]
 def lane_violations(bronze: DataFrame, messages: DataFrame) -> DataFrame:
     """Grants that overtook an earlier entry of their lane.
 
-    Most grants are cleared by the settles of all entries before them, the members of a run by the one before
-    them. Only what is left is compared with its lane, entry by entry.
+    Most grants are cleared because all entries before them are settled, the members of a run by the one
+    before them. Only the rest is compared with its lane, entry by entry.
     """
     placed = _lanes(bronze, messages)
     grants = bronze.filter(is_one("GRANT")).select(
@@ -61,7 +61,7 @@ def lane_violations(bronze: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def _lanes(bronze: DataFrame, messages: DataFrame) -> DataFrame:
-    """Entries that stand in a lane, with the last settle of all before them and the entry before."""
+    """Entries of a lane, with the last settle of all before them and the entry before."""
     ordered = (
         settings_over_time(bronze)
         .groupBy("partition", "mailbox")
@@ -94,7 +94,7 @@ def _lanes(bronze: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def _overtakes() -> Column:
-    """`f` stands before `e` in its lane, and was there, due and not settled when `e` was granted."""
+    """`f` is before `e` in its lane, and was there, due and not settled when `e` was granted."""
     lane = f.lit(True)
     for name in _LANE:
         lane &= f.col(f"e.{name}") == f.col(f"f.{name}")
@@ -107,7 +107,7 @@ def _overtakes() -> Column:
 
 
 def _in_the_run(message: str) -> Column:
-    """That message of the mailbox was granted before in the run of `e`."""
+    """That message of the mailbox was granted earlier in the run of `e`."""
     same = (
         (f.col("m.partition") == f.col("e.partition"))
         & (f.col("m.mailbox") == f.col("e.mailbox"))

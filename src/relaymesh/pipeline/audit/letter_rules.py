@@ -12,7 +12,7 @@ __all__ = ["letter_violations"]
 
 
 def letter_violations(bronze: DataFrame) -> DataFrame:
-    """Redrives of letters that are not there or went before, and purges of letters that are not there."""
+    """Redrives of missing or already redriven letters, and purges of missing letters."""
     events = bronze.filter(is_one("DEAD_LETTER", "REDRIVE", "PURGE")).select(
         "partition",
         f.when(is_one("REDRIVE"), f.col("source_mailbox")).otherwise(f.col("mailbox")).alias("mailbox"),

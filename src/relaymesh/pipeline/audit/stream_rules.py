@@ -1,7 +1,7 @@
 """Rules about the stream of a partition: numbers, times and tokens.
 
-A window over a whole partition would be one task. Neighbours are compared within stretches of the stream, and
-then the ends of the stretches with each other.
+A window over a whole partition would be one task. So neighbours are compared within stretches of the stream,
+and then the ends of the stretches with each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["STREAM_RULES", "stream_violations"]
 STREAM_RULES = ("sequence_gap", "sequence_duplicate", "time_order", "token_order", "token_epoch")
 
 _STRETCH_BITS = 12
-"""Events of a stretch, as a power of two: as many as a window of Spark holds as plain rows in memory."""
+"""Events of a stretch, as a power of two: as many as a Spark window holds as plain rows in memory."""
 
 
 def stream_violations(bronze: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What was true of a message just before each of its events, where that may break a rule."""
+"""The state of a message just before each of its events, where that may break a rule."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _COLUMNS = (
 
 
 def timeline(bronze: DataFrame) -> DataFrame:
-    """Every event of every message whose life is not plain, with the state it met.
+    """Every event of every message whose life is unusual, with the state before it.
 
-    One sort by message serves all rules, and only few messages need it: see `_unusual`.
+    One sort by message serves all rules, and only a few messages need it: see `_unusual`.
 
     accepted, leased, completed: whether; settled: how often; counted: attempts the mesh counts so far;
     ready_at: when it may next be delivered; first_due, ttl: what its expiry is counted from;
@@ -75,9 +75,9 @@ def timeline(bronze: DataFrame) -> DataFrame:
 
 
 def _events(bronze: DataFrame) -> DataFrame:
-    """Acceptances and all that names them, with the moments they set: when it is due, and ready again.
+    """Acceptances and all events that name them, with the times they set: when it is due, and ready again.
 
-    Both are one look at bronze, so that a message's events, near each other there, meet in one task.
+    Both come from one read of bronze, so that a message's events, near each other there, meet in one task.
     """
     direct = bronze.filter(is_one("APPEND", "REDRIVE", *NAMING))
     due = f.when(is_one(*ACCEPTS), first_due()).when(is_one("FORCE_DELIVER"), f.col("timestamp"))
@@ -87,10 +87,10 @@ def _events(bronze: DataFrame) -> DataFrame:
 
 
 def _unusual(events: DataFrame) -> DataFrame:
-    """The events of messages whose life is more, or less, than accepted, granted when due, and acked.
+    """The events of messages whose life is not just: accepted, granted when due, and acked.
 
-    No rule of `entry_rules` can be broken by a plain life, or by the beginning of one. Most lives are plain,
-    and numbers that aggregate by hashing tell which: only the others are sorted.
+    A plain life, or the beginning of one, can break no rule of `entry_rules`. Most lives are plain. Numbers
+    that aggregate by hashing find them, so only the others are sorted.
     """
 
     def first(column: str, *operations: str) -> Column:
@@ -125,7 +125,7 @@ def _unusual(events: DataFrame) -> DataFrame:
 
 
 def _with_retries(rows: DataFrame, bronze: DataFrame) -> DataFrame:
-    """What the mailbox's contract said about each failure when it happened."""
+    """The row of the mailbox's contract for each failure, at the time of the failure."""
     settings = settings_over_time(bronze).select(
         f.col("partition").alias("of_partition"),
         f.col("mailbox").alias("of_mailbox"),

@@ -36,7 +36,7 @@ def audit_violations(bronze: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def _without_gaps(found: DataFrame, bronze: DataFrame) -> DataFrame:
-    """No word of a mailbox from which a record was set aside: what breaks a rule there is that record's gap.
+    """Drop findings about a mailbox from which a record was set aside: they are only that record's gap.
 
     A record that names no mailbox may have been about any.
     """
@@ -58,7 +58,7 @@ def _without_gaps(found: DataFrame, bronze: DataFrame) -> DataFrame:
 
 
 def audit_summary(bronze: DataFrame, audit_violations: DataFrame) -> DataFrame:
-    """One row per rule, also for those that nothing broke: what was looked at, and what was found."""
+    """One row per rule, broken or not: how many events it checked, and what it found."""
     listed = f.array(
         *[
             f.struct(

@@ -16,7 +16,7 @@ _MAILBOX = ["partition", "namespace", "mailbox"]
 def backlog(messages: DataFrame, agents: DataFrame) -> DataFrame:
     """B(t+1) = max(0, B(t) + I(t) - C(t)) second by second, told per minute.
 
-    Everything a mailbox holds counts, also what is delayed or with a holder: so does its capacity.
+    Every message in a mailbox counts, including delayed and leased ones, as it does for the capacity.
     """
     seconds = recurrence(flows(messages), _MAILBOX, "second")
     minutes = (

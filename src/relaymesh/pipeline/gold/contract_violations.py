@@ -1,7 +1,7 @@
 """Where failures were treated otherwise than the default failure contract says.
 
-A mailbox may have a contract of its own, and the mesh keeps to that. This table compares what happened with
-the default, because a contract that retries what no retry can cure is a choice worth looking at twice.
+A mailbox may have a contract of its own, and the mesh applies it. This table compares what happened with the
+default, because a contract that retries what no retry can cure should be reviewed.
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ def cost(messages: DataFrame) -> DataFrame:
 
 
 def once(messages: DataFrame) -> DataFrame:
-    """Messages that say what they used, each once: of a published one's copies the best outcome counts.
+    """Messages with a usage, each once: of the copies of a published message the best outcome counts.
 
-    A redriven message was made once and paid once: it counts as what it was first sent as.
+    A redriven message was produced and paid once: it counts as the original.
     """
     used = messages.filter(
         f.coalesce("input_tokens", "output_tokens", "cost_usd").isNotNull() & f.col("redriven_from").isNull()

@@ -36,9 +36,9 @@ def duplicates_waste(attempts: DataFrame) -> DataFrame:
 
 
 def _again(attempts: DataFrame) -> DataFrame:
-    """Redeliveries, with what had become of the deliveries before them.
+    """Redeliveries, with the outcomes of the earlier deliveries.
 
-    They are joined with the deliveries that could matter: all three are few, where a window would sort all.
+    They are joined with the deliveries that can matter: all three are few, where a window would sort all.
     """
     again = attempts.filter(f.col("delivery") > 1)
     final = (

@@ -12,10 +12,11 @@ from relaymesh.pipeline.schema.gold import SIZING
 __all__ = ["BURST_S", "DRAIN_S", "sizing"]
 
 BURST_S = 10.0
-"""T_burst: how long a burst the buffer should take up. Raising it asks for more memory, in proportion."""
+"""T_burst: the length of a burst that the buffer should absorb. Raising it needs more memory, in proportion.
+"""
 
 DRAIN_S = 60.0
-"""How soon the longest queue that was seen should be worked off. Raising it asks for fewer workers."""
+"""How soon the longest observed queue should be worked off. Raising it needs fewer workers."""
 
 _MAILBOX = ["partition", "namespace", "mailbox"]
 _HOLDER = [*_MAILBOX, "holder"]
@@ -62,9 +63,9 @@ def sizing(
 
 
 def _arrivals(messages: DataFrame) -> DataFrame:
-    """Rates per second. The mean is of the whole span; p95 is of the seconds in which messages came.
+    """Rates per second. The mean is over the whole span; p95 is over the seconds in which messages came.
 
-    A mailbox with a burst an hour is quiet in 99 of 100 seconds, and what must be dealt with is the burst.
+    A mailbox with one burst an hour is quiet in 99 of 100 seconds, but the workers must handle the burst.
     """
     spans = messages.groupBy(*_MAILBOX).agg(
         f.min("accepted_at").alias("first_at"),
@@ -89,7 +90,7 @@ def _arrivals(messages: DataFrame) -> DataFrame:
 
 
 def _queues(messages: DataFrame) -> DataFrame:
-    """The most messages that were due and not settled at once. What is delayed needs no worker yet."""
+    """The most messages that were due and unsettled at once. A delayed message needs no worker yet."""
     due = messages.withColumn("accepted_at", f.least("due_at", f.coalesce("settled_at", "due_at")))
     seconds = recurrence(flows(due), _MAILBOX, "second")
     # A second's arrivals count before its completions: what came and went within it was there.
@@ -98,7 +99,7 @@ def _queues(messages: DataFrame) -> DataFrame:
 
 
 def _workers(attempts: DataFrame) -> DataFrame:
-    """What one worker gets done a second while it holds anything.
+    """How many messages one worker settles a second while it holds any.
 
     Leases of one holder overlap when it takes several at once: its busy time is their union, so a batch of 35
     done in a second is 35 a second, and not 35 leases of a second each.

@@ -1,4 +1,4 @@
-"""Which mailboxes to think of splitting."""
+"""Which mailboxes may need splitting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from relaymesh.pipeline.schema.gold import SPLIT_ADVICE
 __all__ = ["SLA_MS", "split_advice"]
 
 SLA_MS = 5_000.0
-"""What is asked of p99, where nothing else is said: the latency alert's threshold."""
+"""The target for p99 by default: the latency alert's threshold."""
 BACKLOG_SHARE = 0.6
 BACKLOG_MINUTES = 10
 TRAFFIC_SHARE = 0.4
@@ -49,7 +49,7 @@ def split_advice(messages: DataFrame, backlog: DataFrame, sla_ms: float = SLA_MS
 
 
 def _stretches(backlog: DataFrame) -> DataFrame:
-    """The longest time above the mark. A minute without a row is like the end of the one before."""
+    """The longest time above the mark. A minute without a row equals the end of the one before."""
     by_mailbox = Window.partitionBy(*_MAILBOX).orderBy("minute")
     until = f.coalesce(f.lead("minute").over(by_mailbox), f.col("minute") + f.expr("interval 1 minute"))
     above = f.coalesce(f.col("backlog") > BACKLOG_SHARE * f.col("capacity"), f.lit(False))

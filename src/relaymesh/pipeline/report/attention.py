@@ -1,4 +1,4 @@
-"""What a reader should look at first: for some sections a number of things that wait for a decision."""
+"""What a reader should look at first: for some sections, the number of things that wait for a decision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ASKED = {
 
 
 def attention_of(published: Published, suggestions: int) -> dict[str, Attention]:
-    """By section; one where nothing waits is not there."""
+    """By section; a section where nothing waits is left out."""
     found = {"sizing": Attention(suggestions, "settings to think about")}
     for section, (sql, counts) in _ASKED.items():
         if published.has(*published.tables_in(sql)):

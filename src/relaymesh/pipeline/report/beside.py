@@ -1,6 +1,6 @@
-"""What lies beside the published tables and can be asked like them: the events, and how runs went.
+"""What is stored beside the published tables and can be queried like them: events, and records of runs.
 
-These are no tables of the manifest: they have no version, and a page draws none of them.
+They are not tables of the manifest: they have no version, and a page shows none of them.
 """
 
 from __future__ import annotations

@@ -58,10 +58,10 @@ class Answer:
 
 
 class Published:
-    """The tables of one manifest. The files it names stay while its run is kept, so it is read whole.
+    """The tables of one manifest. Its files stay while its run is kept, so a reader sees all of it.
 
-    A query reads these tables only: DuckDB has no file system and no network here, takes one statement at a
-    time, and only such as read.
+    A query reads these tables only: DuckDB has no file system and no network here, and takes one statement at
+    a time, which must only read.
     """
 
     def __init__(self, warehouse: Path, *, unpublished: bool = False) -> None:

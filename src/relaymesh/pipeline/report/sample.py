@@ -1,10 +1,10 @@
-"""Some days of a small software shop, for a first look at a full report: nothing here is measured.
+"""Some days of a small software company, for a first look at a full report: nothing here is measured.
 
 A planner hands work to a coder, who hands it to a tester; orders are published to billing and to a ledger.
 About one attempt in ten fails, 70 % of these with timeouts, 20 % with invalid input, 10 % with rate limits.
-One morning the model is out, one afternoon a batch comes at once, an importer retries what no retry can cure,
-a scraper falls silent, and every evening somebody looks at the dead letters. The same seed gives the same
-days; they end with the last midnight, so that a report on them is not a stale one.
+One morning the model is down, one afternoon a batch comes at once, an importer retries what no retry can
+cure, a scraper falls silent, and every evening an operator looks at the dead letters. The same seed gives the
+same days; they end with the last midnight, so that a report on them is not stale.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Shop:
             self._scraper.receive_many(1)  # and never a word again: the lease runs out
 
     def burst(self, messages: int) -> None:
-        """Everything at once, while nobody works."""
+        """Everything at once, while no handler runs."""
         self._coder.open_breaker()
         for begin in range(0, messages, 100):
             count = min(100, messages - begin)
@@ -119,12 +119,12 @@ class _Shop:
         self._coder.close_breaker()
 
     def bad_batch(self) -> None:
-        """Input that nobody can use."""
+        """Input that no handler can use."""
         rows = [{"to": "importer", "content": {"row": n}, "type": "bad_row"} for n in range(BAD_BATCH)]
         self._planner.send_many(rows)
 
     def evening(self) -> None:
-        """Silent work is taken up again; of the dead letters some are redriven, some purged, some stay."""
+        """Silent work is taken up again; some dead letters are redriven, some purged, some stay."""
         for delivery in self._scraper.receive_many(10):
             delivery.ack()
         letters = self._mesh.dead_letters()

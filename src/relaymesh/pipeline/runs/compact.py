@@ -27,10 +27,10 @@ __all__ = ["compact_bronze", "compact_tables"]
 def compact_bronze(
     spark: SparkSession, bronze: Bronze, through_batch: int, run_id: str, *, content: bool = True
 ) -> Generation | None:
-    """Write the days anew that are in many small files; None: there are none. `Bronze.switch` makes it count.
+    """Rewrite the days that are in many small files; None: there are none. `Bronze.switch` makes it count.
 
-    Only batches that are published: those that came later must still be told apart by the next refresh.
-    Without `content` every day is written anew if any row holds the content of a message.
+    Only published batches are compacted: the next refresh must still tell later batches apart. Without
+    `content`, every day is rewritten if any row holds the content of a message.
     """
     snapshot = bronze.snapshot().through(through_batch)
     clears = snapshot.content and not content
@@ -89,7 +89,7 @@ def _files_for(rows: int) -> int:
 
 
 def compact_tables(spark: SparkSession, draft: Draft) -> list[str]:
-    """Write the days of tables anew that are in many small files. Returns the tables' names.
+    """Rewrite the days of tables that are in many small files. Returns the tables' names.
 
     Delta and Iceberg tables have their own commands for this, and are left alone.
     """

@@ -1,7 +1,7 @@
 """Does bronze hold what the journals hold? Compared with the journals' own ranges, not with its log alone.
 
-From the first event that a journal still has, bronze must have every one, once, up to the last that it has
-taken in; after an ingest, up to where the journal ended when the ingest began. Reads names and headers of
+From the first event that a journal still has, bronze must have every event once, up to the last that it has
+taken in; after an ingest, up to the end of the journal when the ingest began. Reads names and headers of
 segments; no Spark.
 """
 
@@ -34,7 +34,7 @@ def journal_ends(sources: Iterable[Source]) -> dict[str, int]:
 def against_journals(
     snapshot: BronzeSnapshot, sources: Mapping[str, Source], reached: Mapping[str, int] | None = None
 ) -> list[Finding]:
-    """What is missing, or there twice. `reached`: how far an ingest must have come, see `journal_ends`."""
+    """What is missing or duplicated. `reached`: how far an ingest must have come, see `journal_ends`."""
     found: list[Finding] = []
     taken: dict[str, Input] = {}
     for each in snapshot.inputs():
@@ -101,7 +101,7 @@ def _lacks(source: str, first: int, last: int) -> Finding:
 
 
 def against_checkpoint(bronze: Bronze) -> list[Finding]:
-    """Bronze and Spark's checkpoint must tell the same story; an ingest may go on meanwhile."""
+    """Bronze and Spark's checkpoint must agree; an ingest may run meanwhile."""
     checkpoint = bronze.root / CHECKPOINT
     done = _newest(checkpoint / "commits")
     through = bronze.snapshot().through_batch
@@ -130,7 +130,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def how_to_rebuild(warehouse: Path, snapshot: BronzeSnapshot) -> str:
-    """What to do when files of bronze are lost: journals make it anew, as far back as they go."""
+    """What to do when files of bronze are lost: the journals rebuild it, as far back as they go."""
     away = f"move {warehouse / 'bronze'} and {warehouse / 'checkpoints'} away, then relaymesh pipeline run"
     gone = []
     sources = known_sources(warehouse)

@@ -1,7 +1,7 @@
 """What must hold before tables are published, and what is measured beside it.
 
 Each expectation measures one number and compares it with a bound. An `error` that is not met fails the run; a
-`warning` is published with the tables, in `pipeline_metrics`, and told by `relaymesh pipeline status`.
+`warning` is published with the tables, in `pipeline_metrics`, and shown by `relaymesh pipeline status`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Counter = Callable[[Sequence[str], Sequence[str]], Counts]
 
 
 class TableShape(Protocol):
-    """What is asked of a table of the catalog."""
+    """The expectations of a table of the catalog."""
 
     @property
     def name(self) -> str: ...
@@ -38,7 +38,7 @@ class TableShape(Protocol):
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """One number. `most` is the largest it may be; None where nothing is expected of it."""
+    """One number. `most` is its upper bound; None: no expectation."""
 
     table: str
     metric: str
@@ -112,7 +112,7 @@ def _misfits(found: StructType, wanted: StructType) -> int:
 def of_bronze(
     snapshot: BronzeSnapshot, newest: datetime | None, now: datetime, freshness_s_max: float
 ) -> list[Measured]:
-    """Every sequence once: rows, known gaps and forgotten ones are as many as the numbers they span."""
+    """Every sequence once: rows, known gaps and forgotten events together equal the numbers they span."""
     inputs = snapshot.inputs()
     known = snapshot.rows + sum(gap.events for gap in snapshot.gaps)
     known += sum(each.events for each in snapshot.forgotten)

@@ -1,7 +1,7 @@
-"""Known gaps, read again: a segment that did not read back may have been restored since.
+"""Known gaps, read again: a segment that could not be read may have been restored since.
 
-Each run asks the journals for what bronze lacks. What reads back is put into a folder of its own, and the log
-entry that had the gap is swapped for one that names it; the tables are then refreshed whole.
+Each run asks the journals for what bronze lacks. Events that can be read now go into a folder of their own,
+and the log entry with the gap is replaced by one that names that folder; the tables are then refreshed whole.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("relaymesh.pipeline")
 
 
 def mend_gaps(bronze: Bronze, run_id: str) -> int:
-    """Take in what reads back by now; answers how many events. Needs the lock of the warehouse."""
+    """Take in what can be read by now. Returns how many events. Needs the lock of the warehouse."""
     snapshot = bronze.snapshot()
     mended = 0
     entries: list[Generation | Batch] = [snapshot.generation, *snapshot.batches]
@@ -65,7 +65,7 @@ def _mend(bronze: Bronze, entry: Generation | Batch, run_id: str, name: str) -> 
 
 
 def _read_again(bronze: Bronze, gap: Gap, source: Source, run_id: str) -> Told:
-    """Files with what reads back, and what does not."""
+    """Files with the events that can be read, and the gaps that cannot."""
     options = {
         "path": path_option([source]),
         "fromSequence": str(gap.first),

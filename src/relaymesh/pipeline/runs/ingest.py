@@ -1,7 +1,7 @@
 """The journal into bronze: one Spark stream over all data directories, every event exactly once.
 
-Spark's checkpoint fixes the events of a batch before the batch is run, and the journal never changes, so a
-batch that is run again after a crash holds the same events. Bronze takes each batch number once.
+Spark's checkpoint fixes the events of a batch before the batch runs, and the journal never changes, so a
+batch that is repeated after a crash holds the same events. Bronze takes each batch number once.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ __all__ = ["BatchTaker", "Ingest", "Told", "told_apart"]
 log = logging.getLogger("relaymesh.pipeline")
 
 SLOW_START = "Python worker failed to connect back"
-"""Spark gives a Python process ten seconds to start, without a setting; a busy machine may take longer."""
+"""Spark allows a Python process ten seconds to start, without a setting; a busy machine may take longer."""
 STARTS = 12
 
 
 @dataclass(frozen=True)
 class BatchTaker:
-    """Takes one batch of the stream after the other; Spark calls it, in order, and again after a crash.
+    """Takes the batches of the stream one by one; Spark calls it, in order, and again after a crash.
 
     It holds no session, so that Spark Connect can ship it to the server and run it there.
     """
@@ -88,7 +88,7 @@ class BatchTaker:
 
 
 class Told(NamedTuple):
-    """What the tasks of a batch say they have done."""
+    """What the tasks of a batch report."""
 
     arrived: list[Arrived]
     gaps: list[Gap]
@@ -111,7 +111,7 @@ def told_apart(rows: Iterable[Row]) -> Told:
 
 
 def _tell_nodes(entry: Batch, sources: Mapping[str, Source]) -> None:
-    """The batch is durable: retention need not keep its events for us any longer."""
+    """The batch is durable: retention need not keep its events for this consumer any longer."""
     through: dict[str, int] = {}
     for stretch in entry.stretches:
         through[stretch.source] = max(through.get(stretch.source, 0), stretch.last)
@@ -157,13 +157,13 @@ class Ingest:
         self.wait(self.start(availableNow=True))
 
     def keep_on(self, query: StreamingQuery, **trigger: Any) -> StreamingQuery:
-        """The stream, or a new one in place of one that could not start. Raises what else has ended it."""
+        """The stream, or a new one if it could not start. Raises any other error that ended it."""
         if query.isActive or self._runs_to_its_end(query):
             return query
         return self.start(**trigger)
 
     def _runs_to_its_end(self, query: StreamingQuery) -> bool:
-        """Wait for it; false when it could not start, and may be started again."""
+        """Wait for it. Returns False when it could not start and may be started again."""
         try:
             self.wait(query)
         except IngestFailed as error:
@@ -213,20 +213,20 @@ class Ingest:
         return self._spark.readStream.format("relaymesh").options(**options).load()
 
     def quarantine(self) -> DataFrame:
-        """What does not read back in any of the journals, as it is now."""
+        """What cannot be read in any of the journals at present."""
         path = path_option(self.sources.values())
         found = self._spark.read.format("relaymesh").options(path=path, table="quarantine").load()
         return found.withColumn("run_id", f.lit(self._record.run_id))
 
     def _check_agreement(self) -> None:
-        """Bronze and the checkpoint must tell the same story; if one of them was removed, say so and stop."""
+        """Bronze and the checkpoint must agree; if one of them was removed, raise."""
         found = against_checkpoint(self._bronze)
         if found:
             raise WarehouseDamaged(found, hint=how_to_rebuild(self._bronze.root, self._bronze.snapshot()))
 
 
 def _cause(error: StreamingQueryException) -> str:
-    """The line that says what happened: the last one a Python worker wrote, else Spark's own."""
+    """The line that says what happened: the last one that a Python worker wrote, else Spark's own."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith(("relaymesh.errors.", "relaymesh.pipeline."))]
     return (ours[-1].partition(": ")[2] if ours else lines[0] if lines else "the stream failed")[:500]

@@ -1,4 +1,4 @@
-"""The front door: `run`, `follow`, `backfill` and `compact` on one warehouse."""
+"""The entry point: `run`, `follow`, `backfill` and `compact` on one warehouse."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from relaymesh.pipeline.runs.refresh import BuiltTable, Refresh
 from relaymesh.pipeline.runs.retention import days_to_forget, first_day, forget_days
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.sources import remember_sources
-from relaymesh.pipeline.runs.stages import Observer, Stage, nobody
+from relaymesh.pipeline.runs.stages import Observer, Stage, unobserved
 from relaymesh.pipeline.runs.verify import require_whole
 from relaymesh.pipeline.schema.shapes import Shape
 from relaymesh.pipeline.spark_failure import spark_failures
@@ -50,7 +50,7 @@ log = logging.getLogger("relaymesh.pipeline")
 
 
 class Pipeline:
-    """Runs on one warehouse. One at a time: a second one is refused while the first holds the lock."""
+    """Runs on one warehouse, one at a time: a second run is refused while the first holds the lock."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class Pipeline:
         settings: PipelineSettings,
         *,
         tables: Sequence[BuiltTable] | None = None,
-        observer: Observer = nobody,
+        observer: Observer = unobserved,
     ) -> None:
-        """`spark`: a session, or what starts one; that is called when a session is needed, and a run that
-        finds nothing new needs none. `tables`: those of the catalog, unless others are given.
+        """`spark`: a session, or a function that starts one. It is called when a session is needed; a run
+        that finds nothing new needs none. `tables`: by default those of the catalog.
         """
         self._given = spark
         self._settings = settings
@@ -91,7 +91,7 @@ class Pipeline:
             return record
 
     def backfill(self, first: date, last: date) -> RunRecord:
-        """Build the tables of these days anew from bronze, whatever is published. Twice is once."""
+        """Rebuild the tables of these days from bronze, whatever is published. Idempotent."""
         if last < first:
             raise InvalidSettings(f"the range ends on {last}, before it begins on {first}")
         with self._recorded("backfill") as record:
@@ -104,7 +104,7 @@ class Pipeline:
             return record
 
     def follow(self, stop: threading.Event, published: Callable[[RunRecord], None] = lambda _: None) -> None:
-        """Go on until `stop` is set: take in events as they come, publish every `publish_every_s`."""
+        """Run until `stop` is set: take in events as they come, publish every `publish_every_s`."""
         with self._recorded("follow") as record, listening(self._spark) as progress:
             ingest = self._new_ingest(record)
             mend_gaps(self.bronze, record.run_id)
@@ -123,7 +123,7 @@ class Pipeline:
             record.end(self.store.root, "stopped")
 
     def compact(self) -> RunRecord:
-        """Put small files together. Rows stay as they are; readers switch in one rename."""
+        """Merge small files. Rows stay the same; readers switch in one rename."""
         with self._recorded("compact") as record:
             before = self.store.published()
             if before.table_format != self.store.format.name:
@@ -155,7 +155,7 @@ class Pipeline:
             return record
 
     def _require_published(self, before: Manifest) -> None:
-        """A compaction publishes the tables that are there: they must be made from what bronze holds."""
+        """A compaction publishes the existing tables: they must be made from what bronze holds."""
         if self.bronze.snapshot().through(before.through_batch).inputs() != before.inputs:
             raise Conflict(
                 "bronze holds other events than the tables were made from: a run did not get to its end",
@@ -166,7 +166,7 @@ class Pipeline:
 
     @contextmanager
     def _recorded(self, kind: str) -> Iterator[RunRecord]:
-        """Hold the warehouse, and keep a record of how it went."""
+        """Lock the warehouse, and record how the run went."""
         record = RunRecord(run_id=new_run_id(), kind=kind)
         with warehouse_lock(self.store.root, f"{kind} {record.run_id}", self._settings.shared):
             record.save(self.store.root)
@@ -200,7 +200,7 @@ class Pipeline:
         self._observer(Stage.INGESTED, f"{record.events} events", record.events, record.events)
 
     def _publish_again(self, ingesting: str, published: Callable[[RunRecord], None]) -> None:
-        """`follow`: one publish, with a record of its own when there was something to do."""
+        """`follow`: one publish, with a record of its own if there was something to do."""
         through = self.bronze.snapshot().through_batch
         before = self.store.manifest()
         if through < 0 or (before is not None and before.through_batch >= through):
@@ -267,7 +267,7 @@ class Pipeline:
         }
 
     def _forget(self, record: RunRecord, snapshot: BronzeSnapshot) -> bool:
-        """Take the days out of bronze that are too old; whether there were any."""
+        """Remove days from bronze that are too old. Returns whether there were any."""
         published = self.store.manifest()
         if self._settings.keep_days is None or published is None or published.table_format != "parquet":
             return False
@@ -284,7 +284,7 @@ class Pipeline:
         return True
 
     def _drop_damaged(self, draft: Draft) -> list[str]:
-        """Tables can be built anew from bronze: one whose files are not what was published is."""
+        """Rebuild a table from bronze if its files are not what was published."""
         damaged = {} if draft.published is None else self._inspection.tables(draft.published)
         for name, found in damaged.items():
             log.warning("the table %s is built anew: %s", name, found[0])
@@ -322,7 +322,7 @@ class Pipeline:
         self._observer(Stage.SWEPT, f"{gone} folders", gone, gone)
 
     def _fail(self, draft: Draft, failed: Sequence[Measured]) -> AuditFailed:
-        """Keep what was found where nothing removes it."""
+        """Keep the findings where no run removes them."""
         kept = self.store.root / "failed" / f"run_id={draft.run_id}"
         if "audit_violations" in draft.tables:
             violations = draft.read(self._spark, "audit_violations")

@@ -50,13 +50,13 @@ class Progress(StreamingQueryListener):
         del self.batches[:-_KEPT]
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: ARG002, N802
-        """The stream has said its last word."""
+        """The stream has ended and sends no more events."""
         self.ended.set()
 
 
 @contextmanager
 def listening(spark: SparkSession) -> Iterator[Progress]:
-    """Listen to the streams that are started inside; waits for the last word of one that has ended."""
+    """Listen to the streams that are started inside; waits for the last event of one that has ended."""
     progress = Progress()
     spark.streams.addListener(progress)
     try:

@@ -28,10 +28,10 @@ _SETTLED = {"acked": "ACK", "dropped": "DROP", "dead": "DEAD_LETTER"}
 def reconcile(
     bronze: DataFrame, messages: DataFrame | None, *, whole: bool
 ) -> tuple[dict[str, Any], datetime | None]:
-    """The numbers, with `balanced`; and when the newest event happened, which the same look at bronze tells.
+    """The numbers, with `balanced`, and the time of the newest event, which the same read of bronze gives.
 
-    `whole` is false when the beginning of a journal was gone before the first run: then messages are settled
-    that nobody saw accepted, and the sums are told but not judged.
+    `whole` is false when the beginning of a journal was gone before the first run: then some settled messages
+    have no known acceptance, and the sums are reported but not judged.
     """
     counted = {
         row.operation: row
@@ -60,7 +60,7 @@ def reconcile(
 
 
 def begun_after(bronze: DataFrame, forgotten: Iterable[Forgotten]) -> DataFrame:
-    """Without events about messages that began in days that were forgotten: those are in no table."""
+    """Without events about messages that began in forgotten days: those are in no table."""
     for each in forgotten:
         before = (f.col("partition") == each.partition) & (f.col("message_sequence") <= each.last)
         bronze = bronze.where(~f.coalesce(before, f.lit(False)))

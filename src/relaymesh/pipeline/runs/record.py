@@ -30,7 +30,7 @@ def new_run_id() -> str:
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
-    """A run that still says `running` and holds no lock was killed."""
+    """A record that still says `running` while no run holds the lock belongs to a killed run."""
 
     run_id: str
     kind: str
@@ -69,7 +69,7 @@ def prune_records(warehouse: Path, keep: int) -> None:
 
 
 def load_records(warehouse: Path, last: int) -> list[RunRecord]:
-    """The last runs, the newest first. One that does not read back is left out: it is no data."""
+    """The last runs, the newest first. A record that cannot be read is left out: it is not data."""
     found: list[RunRecord] = []
     for path in sorted((warehouse / FOLDER).glob("*.json"), reverse=True)[:last]:
         try:

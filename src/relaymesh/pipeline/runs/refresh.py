@@ -1,7 +1,7 @@
 """Bronze into tables: build what changed, check it, and publish it together, or nothing.
 
 Silver tables that are kept by day are rebuilt for the days that changed (see days.py). Gold and audit are
-rebuilt whole from silver: they are small, and a backlog or an audit has no days that do not touch each other.
+rebuilt whole from silver: they are small, and their days depend on each other.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Refresh:
         self.reconciliation: dict[str, Any] = {}
 
     def continues(self) -> bool:
-        """Whether silver may be refreshed by day: what is published has the shape the catalog asks for."""
+        """Whether silver may be refreshed by day: the published tables have the shape of the catalog."""
         published = self._draft.published
         if published is None:
             return False
@@ -135,7 +135,7 @@ class Refresh:
             del self._draft.tables[name]
 
     def check(self, quarantine: DataFrame | None, now: datetime) -> list[Measured]:
-        """Measure everything, write it as `pipeline_metrics`, and answer what fails the run."""
+        """Measure everything, write it as `pipeline_metrics`, and return what fails the run."""
         rows = quarantine if quarantine is not None else self._spark.createDataFrame([], QUARANTINE)
         bad = self._draft.write("quarantine", rows, layer="bronze", version=BRONZE_VERSION).rows
         gaps, sources = self._snapshot.gaps, known_sources(self._bronze.root)

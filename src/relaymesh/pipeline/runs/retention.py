@@ -1,14 +1,14 @@
 """`keep_days`: forgetting whole days of bronze, the oldest first.
 
 A day is forgotten when it is older than that, is published, and every message that began on it or before is
-settled: what waits keeps its day, and the days behind it. So tables lose whole lives of messages, never half
-of one that goes on, and sums still add up. Events about mailboxes, subscriptions and agents are kept, with
+settled: an unsettled message keeps its day, and the days after it. So tables lose whole lives of messages,
+never half of a life, and sums still add up. Events about mailboxes, subscriptions and agents are kept, with
 frame_offset -1: later messages are routed and judged by them.
 
-The order of writing: the file of events to keep; then bronze/generation.json, which no longer names the
-days and says up to which event each journal was forgotten. From there on nothing reads them again. The tables
-are then built anew and published; a run that is killed before that leaves it to the next. The files go
-when no kept publish names them.
+The order of writing: the file of events to keep; then bronze/generation.json, which no longer names the days
+and says up to which event each journal was forgotten. From then on no reader uses them. The tables are then
+rebuilt and published; if a run is killed before that, the next run does it. The files are removed when no
+kept publish names them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MESSAGES = "messages"
 
 
 def days_to_forget(root: Path, snapshot: BronzeSnapshot, manifest: Manifest, first: date) -> list[str]:
-    """The oldest days of bronze that may go, of those before `first`. Needs no Spark.
+    """The oldest days of bronze that may be removed, of those before `first`. Needs no Spark.
 
     None while a batch is not published, or the tables were made from other events: their messages' states
     are not known.
@@ -66,7 +66,7 @@ def _waits(root: Path, files: Sequence[str]) -> bool:
 
 
 def _is_beginning(snapshot: BronzeSnapshot, days: Sequence[str]) -> bool:
-    """Whether the events of these days come before all others; one with a damaged time may lie elsewhere."""
+    """Whether the events of these days come before all others; one with a damaged time may not."""
     ends = {(each.source, each.partition): each.last for each in _forgotten(snapshot, days)}
     return all(
         each.first > ends.get((each.source, each.partition), -1)
@@ -76,7 +76,7 @@ def _is_beginning(snapshot: BronzeSnapshot, days: Sequence[str]) -> bool:
 
 
 def _forgotten(snapshot: BronzeSnapshot, days: Sequence[str]) -> list[Forgotten]:
-    """Up to where each journal is forgotten without these days, with what was forgotten before."""
+    """Up to where each journal is forgotten without these days, including what was forgotten before."""
     found = {(each.source, each.partition): each for each in snapshot.forgotten}
     for each in snapshot.stretches:
         if each.day in days:

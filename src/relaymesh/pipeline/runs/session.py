@@ -1,8 +1,8 @@
-"""How Spark is set on one machine, by how much there is to do.
+"""Spark's settings on one machine, by the amount of work.
 
-Few events: nearly all the time goes into starting, planning and compiling, so little is compiled, and nothing
-is spread. Many events: what is compiled pays, and memory keeps sorts off the disk. A cluster has its own
-settings, and none of these.
+Few events: nearly all the time goes into starting, planning and compiling, so little is compiled and the work
+is not distributed. Many events: compiling pays, and memory keeps sorts off the disk. A cluster has its own
+settings, and uses none of these.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from relaymesh.pipeline.source.offsets import latest
 __all__ = ["FEW", "events_in", "session_settings"]
 
 FEW = 200_000
-"""Up to so many events compiling a query costs more than it saves."""
+"""Up to this many events, compiling a query costs more than it saves."""
 SOME = 5_000_000
-"""Up to so many events Java's second, better compiler costs more than it saves."""
+"""Up to this many events, Java's second, better compiler costs more than it saves."""
 
 _FEW = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

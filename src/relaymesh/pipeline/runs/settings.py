@@ -1,4 +1,4 @@
-"""What a pipeline run is told."""
+"""The settings of a pipeline run."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     warehouse: Path
     """Where bronze and the tables are kept. Every Spark executor must reach it under this path."""
     format: str = "parquet"
-    """Of the published tables: parquet, delta or iceberg. Bronze is always Parquet."""
+    """Format of the published tables: parquet, delta or iceberg. Bronze is always Parquet."""
     batch_events: int = 1_000_000
-    """Events in one batch of the ingest at most. More: larger files, more to do again after a crash."""
+    """Events in one batch of the ingest at most. Raising it makes larger files, and more to repeat after a
+    crash.
+    """
     late_days: int = 1
-    """Refreshed besides the days that new events touch: so many days before the newest. Later rows are never
-    dropped, they re-open their day; this only bounds for how long a day is looked at without a reason."""
+    """This many days before the newest touched day are refreshed too. Later rows are never dropped: they
+    re-open their day. This setting only bounds how long a day is refreshed without a new event."""
     tables_at_once: int = 3
-    """Tables that are built at the same time. More keep a cluster busy, and ask for more memory."""
+    """Tables that are built at the same time. Raising it keeps a cluster busy, and needs more memory."""
     keep_days: int | None = None
-    """Days that bronze and the tables hold, today (UTC) included; None forgets nothing. A run with it forgets
-    older days whole, once every message that began on them is settled: with it goes their history in all
-    tables. For `parquet` alone."""
+    """Days that bronze and the tables hold, today (UTC) included; None: forget nothing. A run with this
+    setting removes whole older days, with their history in all tables, once every message that began on them
+    is settled. For `parquet` only."""
     keep_runs: int = 3
     """Publishes whose files are kept, so that a reader of an older manifest can finish. Raising it costs the
     disk space of the days that were refreshed."""
@@ -43,19 +45,21 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     trigger_s: float = 2.0
     """`follow`: seconds between batches of the ingest."""
     freshness_s_max: float = 86_400.0
-    """The newest event older than this is said in the metrics; it fails nothing: a quiet mesh is no error."""
+    """If the newest event is older than this, the metrics say so. It fails nothing: a quiet mesh is no error.
+    """
     metrics_runs: int = 500
     """Runs whose rows `pipeline_metrics` keeps."""
     quarantine: str = "fail"
     """What a bad frame does to the ingest: `fail` stops before it, so that a restored segment is read whole;
-    `rows` goes on behind it: its events are a known gap, told by each publish and read again by each run."""
+    `rows`
+    continues behind it: its events are a known gap, reported by each publish and read again by each run."""
     content: Content | None = None
     """`drop` leaves out of bronze what senders and handlers wrote: content, stack traces, their own fields.
-    `keep` takes it in. None leaves it as it was: a new warehouse begins with `drop`. A change counts for the
-    events that come; `compact` removes the content of those before."""
+    `keep` takes it in. None: no change; a new warehouse begins with `drop`. A change applies to new events;
+    `compact` removes the content of older ones."""
     shared: bool | None = None
-    """True: everybody on the machine may read the tables; False: their owner alone. None leaves it as it was:
-    at first, their owner alone. A warehouse inside a data directory cannot be shared."""
+    """True: every user of the machine may read the tables; False: only their owner. None: no change; a new
+    warehouse is readable by its owner only. A warehouse inside a data directory cannot be shared."""
 
     def __post_init__(self) -> None:
         check_apart(folder_of(self.warehouse, "the warehouse"), self.directories)

@@ -1,7 +1,7 @@
-"""Tables that do not wait for each other are built at the same time.
+"""Builds tables that do not depend on each other at the same time.
 
-Between two stages of a table Spark plans and compiles, with one core, while the others have nothing to do;
-another table can use them.
+Between two stages of a table Spark plans and compiles on one core, while the other cores are idle; another
+table can use them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def side_by_side(
 ) -> Generator[tuple[_Task, _Answer]]:
     """Do the work of every task in threads, each when its inputs are done; yields them as they end.
 
-    Inputs that are no task here count as done. What the work of a task raises ends it all: nothing new is
-    begun, what is under way is waited for.
+    Inputs that are no task here count as done. If one task raises, no new task is started, and the running
+    ones are waited for.
     """
     waiting = list(tasks)
     under_way: dict[Future[_Answer], _Task] = {}

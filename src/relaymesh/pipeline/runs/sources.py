@@ -1,8 +1,8 @@
-"""Which meshes a run reads, and from where. What it decides is kept in `sources.json`, see tables/sources.py.
+"""Which meshes a run reads, and from where. `sources.json` keeps the decisions, see tables/sources.py.
 
-A mesh keeps its partition for ever. A later run may name more directories; those that are known are read in
-any case, or their lag would grow unseen. A directory that was moved is followed. A copy is not: which of the
-two is read must be said with `relaymesh pipeline source move`.
+A mesh keeps its partition forever. A later run may name more directories; the known ones are read in any
+case, otherwise their lag would grow unseen. A moved directory is followed. A copy is not: the user chooses
+which of the two is read with `relaymesh pipeline source move`.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class SourceList:
         self._replace(source, structs.replace(source, path=path))
 
     def require_in_place(self) -> None:
-        """Raise when a source is not where it was: its events would be missing without a word."""
+        """Raise when a source is not where it was: otherwise its events would silently be missing."""
         for source in self.read.values():
             self._require_continues(source, source.path, self.standing(source))
 
@@ -173,7 +173,7 @@ class SourceList:
         return next(each for each in self.all.values() if each.partition == source.partition)
 
     def _standing_unnamed(self, source: Source, directory: Path) -> Standing:
-        """An older warehouse noted no id, and its directory is gone: the user says that this is it."""
+        """An older warehouse recorded no id, and its directory is gone: the user says that this is it."""
         taken = next((each for each in self.all.values() if self._is_other(each, source, directory)), None)
         if taken is not None:
             return Standing(Stand.OTHER)
@@ -201,9 +201,9 @@ class SourceList:
         return self._add(copy, directory)
 
     def forget(self, source: Source) -> Source:
-        """No longer read it. Its events stay, and its node need not keep events for us.
+        """Stop reading it. Its events stay, and its node need not keep events for this warehouse.
 
-        One of which bronze has nothing is not listed any more.
+        A source without events in bronze is removed from the list.
         """
         forgotten = structs.replace(source, forgotten=True)
         self._replace(source, forgotten)

@@ -1,15 +1,15 @@
-"""How far a run has come, told to whoever wants to know: a progress bar, or a test that pulls the plug."""
+"""Stages of a run, reported to an observer: a progress bar, or a test that kills the run."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Protocol
 
-__all__ = ["Observer", "Stage", "nobody"]
+__all__ = ["Observer", "Stage", "unobserved"]
 
 
 class Stage(StrEnum):
-    """Points of a run, in order. Each is told when it has been reached."""
+    """Points of a run, in order. Each is reported when it has been reached."""
 
     STARTED = "started"
     BATCH_WRITTEN = "ingest: batch written"
@@ -27,10 +27,10 @@ class Stage(StrEnum):
 
 
 class Observer(Protocol):
-    """Called in the thread that does the work: what it raises ends the run."""
+    """Called in the thread that does the work: an exception ends the run."""
 
     def __call__(self, stage: Stage, detail: str, done: int, of: int, /) -> None: ...
 
 
-def nobody(stage: Stage, detail: str, done: int, of: int) -> None:
-    """The observer of a run that nobody watches."""
+def unobserved(stage: Stage, detail: str, done: int, of: int) -> None:
+    """The observer of a run without one."""

@@ -1,4 +1,5 @@
-"""How a data directory stands to a source that was read: is it that mesh, and does it continue what was read?
+"""How a data directory relates to a source that was read: is it that mesh, and does it continue what was
+read?
 
 Reads the mesh id, and the headers of the segments that were read; no Spark.
 """
@@ -34,7 +35,9 @@ __all__ = [
 
 
 OF_COPY = "+"
-"""In the id of a copy that is a source of its own: behind it, the salt of the first segment that differs."""
+"""Part of the id of a copy that is a source of its own, followed by the salt of the first segment that
+differs.
+"""
 
 
 class Stand(StrEnum):
@@ -46,7 +49,7 @@ class Stand(StrEnum):
     """There is no mesh in it."""
     OTHER = "another mesh"
     DIVERGED = "diverged"
-    """A copy that went its own way: it has other events under sequences that were read."""
+    """A diverged copy: it has other events under sequences that were read."""
     BEHIND = "behind"
     """A copy that lacks events that were read."""
 
@@ -88,7 +91,7 @@ def salt_at(directory: Path, sequence: int) -> str:
 
 
 def _may_be(directory: Path, source: Source) -> bool:
-    """Without an id on one side: by its oldest segment, or by the place where it always was."""
+    """Without an id on one side: compare the oldest segment, or the path."""
     return name_of(RealDisk(directory)) == source.id or directory.resolve() == Path(source.path).resolve()
 
 

@@ -48,10 +48,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     bronze_files: int
     generation: int
     content: str
-    """`keep` or `drop`: what the next events come with."""
+    """`keep` or `drop`: whether the next events come with their content."""
     lags: list[Lag]
     running: str | None
-    """Who works here now."""
+    """The process that works here now."""
     runs: list[RunRecord]
     """The last ones, the newest first."""
 
@@ -89,7 +89,7 @@ def status_of(warehouse: Path, *, last_runs: int = 5) -> Status:
 
 
 def _as_it_is(run: RunRecord, *, held: bool) -> RunRecord:
-    """A record says `running` until its run ends; without a lock nobody runs."""
+    """A record says `running` until its run ends; without a lock no run is active."""
     if run.status == "running" and not held:
         run.status = "interrupted"
     return run

@@ -1,7 +1,7 @@
-"""Is the warehouse what was written, and bronze what the journals hold? Asked before every publish.
+"""Is the warehouse as written, and does bronze hold what the journals hold? Checked before every publish.
 
-There, of files whose size, time and inode are as they were only the footer is read; `relaymesh pipeline
-verify` reads every byte.
+Before a publish, only the footer is read of files whose size, time and inode are unchanged; `relaymesh
+pipeline verify` reads every byte.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _bronze(
     *,
     whole: bool = False,
 ) -> list[Finding]:
-    """Files first: what names a file helps most."""
+    """Files first: a finding that names a file helps most."""
     files = inspection.bronze(snapshot, whole=whole)
     journals = against_journals(snapshot, known_sources(bronze.root), reached)
     return [*files, *against_checkpoint(bronze), *journals]

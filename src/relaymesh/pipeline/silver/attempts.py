@@ -21,7 +21,7 @@ from relaymesh.pipeline.silver.operations import (
 __all__ = ["attempts"]
 
 _CHOSEN = ("dropped", "unsubscribed")
-"""Codes of drops that are no failure: the receiver, or whoever closed the subscription, wanted it so."""
+"""Codes of drops that are not failures: the receiver asked for it, or the subscription was closed."""
 
 
 _GRANTED = ("sequence", "timestamp", "event_date", "holder", "lease_token", "lease_ms", "remote")
@@ -37,7 +37,7 @@ def attempts(bronze: DataFrame) -> DataFrame:
 
 
 def _lives(events: DataFrame) -> DataFrame:
-    """Whether each message was granted and acked, and no more: in numbers, which aggregate by hashing."""
+    """Whether each message was granted and acked, and no more: as numbers, which aggregate by hashing."""
     lives = events.groupBy(*KEY).agg(
         f.count("*").alias("events"),
         f.min(f.when(is_one("GRANT"), f.col("sequence"))).alias("granted"),
@@ -49,7 +49,7 @@ def _lives(events: DataFrame) -> DataFrame:
 
 
 def _plain(events: DataFrame, lives: DataFrame) -> DataFrame:
-    """Most deliveries: the only one of its message, acked. They need no order, which is dear to find out."""
+    """Most deliveries: the only one of its message, acked. They need no sort, which is expensive."""
     end = f.struct(
         f.lit("ACK").alias("operation"),
         f.col("acked").alias("sequence"),

@@ -39,7 +39,7 @@ def entries(bronze: DataFrame) -> DataFrame:
 
 
 def _lives(events: DataFrame) -> DataFrame:
-    """What happened to each message, in numbers alone: they aggregate by hashing, words would be sorted."""
+    """What happened to each message, as numbers only: they aggregate by hashing, texts would be sorted."""
     settles = f.array(*[f.lit(name) for name in SETTLES])
     place = f.array_position(settles, f.col("operation"))
 
@@ -71,7 +71,7 @@ def _lives(events: DataFrame) -> DataFrame:
 
 
 def _ends(events: DataFrame) -> DataFrame:
-    """Why messages ended that were not done. Few, so that their words cost little."""
+    """Why messages ended that were not done. They are few, so their texts cost little."""
     first = Window.partitionBy(*KEY).orderBy("sequence")
     return (
         events.filter(is_one("DROP", "DEAD_LETTER"))

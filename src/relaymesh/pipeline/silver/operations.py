@@ -7,11 +7,11 @@ from pyspark.sql import functions as f
 
 ACCEPTS = ("APPEND", "PUBLISH", "REDRIVE")
 BURNING = ("NACK", "LEASE_EXPIRED", "RECLAIM")
-"""Returns that burn the attempt."""
+"""Returns that count the attempt."""
 UNBURNED = ("DEFER", "RELEASE")
 RETURNS = (*BURNING, *UNBURNED)
 ASKED = ("NACK", "DEFER")
-"""Returns whose due time a nack set: the wait until then is no part of the time to live."""
+"""Returns whose due time a nack set: the TTL does not count the wait until then."""
 SETTLES = ("ACK", "DROP", "DEAD_LETTER")
 CHANGES = ("REPRIORITISE", "FORCE_DELIVER", "COMPLETE")
 NAMING = ("GRANT", *RETURNS, *SETTLES, *CHANGES)

@@ -1,9 +1,9 @@
-"""Rows that never pass through Java: a task writes the events it decodes into Parquet files by itself.
+"""Rows that never pass through Java: a task writes the events that it decodes into Parquet files itself.
 
-Spark's part of an ingest is then what it is good at, which task reads what and again after a failure; the
-events go from the journal into the file inside one process, several times faster than as rows of Spark. What
-Spark gets is one row for each file. A file counts when somebody who has that row says so: one that a task
-left when it failed, or was run twice, is named by nobody.
+Spark then only decides which task reads what, and repeats it after a failure. The events go from the journal
+into the file inside one process, several times faster than as rows of Spark. Spark gets one row per file. A
+file counts when the receiver of that row says so: a file that a failed or repeated task left behind is named
+in no such row.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ FILES = StructType(
         StructField("end", LongType(), False, {"comment": "the first event that it left to the next task"}),
     ]
 )
-"""What a task answers: a row for each file, each with the events of one day of one directory.
+"""What a task returns: a row for each file, each with the events of one day of one directory.
 
-With quarantine=rows also a row for each stretch of events that do not read back: it has no path, day or rows.
+With quarantine=rows also a row for each stretch of unreadable events: it has no path, day or rows.
 """
 
 DAY = "event_date"
 RUN = "run_id"
 
 BYTES_WAITING_MAX = 256 << 20
-"""Rows of one file that a task holds before it writes them: the more, the larger the row groups."""
+"""Rows of one file that a task holds before it writes them. Raising it makes larger row groups."""
 ROWS_TOGETHER_MAX = 250_000
 """Rows of one row group."""
 ROWS_APART_MIN = 20_000
@@ -79,8 +79,8 @@ def write_by_day(
     `gaps`: rows about what is missing, complete when the last of `batches` was taken.
     `read_from`: the last four fields of `FILES`, the same for all rows.
 
-    The day is no column of a file: its reader takes it from the path, by Spark's convention. When anything
-    goes wrong, the files go too.
+    The day is no column of a file: its reader takes it from the path, by Spark's convention. If anything
+    fails, the files are removed.
     """
     files: dict[date, DayFile] = {}
     with ExitStack() as undo:

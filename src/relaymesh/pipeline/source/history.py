@@ -1,9 +1,10 @@
-"""Copies that went their own way: one mesh id, and two histories.
+"""Copies that diverged: one mesh id, and two histories.
 
-A copy of a data directory has its mesh id. As long as only one of the two is started it is a backup; when
-both are, each writes other events under the same sequences. The salts of segments tell: each segment is made
-once, with a salt of its own, and only its copies share it. Each start of a node, and so each epoch, begins a
-segment: epochs need no look of their own.
+A copy of a data directory has its mesh id. As long as only one of the two is started, it is a backup. When
+both are started, each writes other events under the same sequences. The salts of segments show this: each
+segment is created once, with a salt of its own, and only its copies share it. Each start of a node, and so
+each epoch,
+begins a segment: epochs need no check of their own.
 """
 
 from __future__ import annotations

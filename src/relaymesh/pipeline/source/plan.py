@@ -1,7 +1,8 @@
 """Which task reads what: a directory's range of events, cut into pieces between frames.
 
-A piece lies in one segment, so one big segment is decoded by many tasks. Where to cut is read from the
-frames' headers alone. Events that retention dropped are a piece too: somebody has to say so.
+A piece lies in one segment, so many tasks decode one big segment. The cuts come from the frames' headers
+alone.
+Events that retention dropped are a piece too: the task of that piece reports them.
 """
 
 from __future__ import annotations

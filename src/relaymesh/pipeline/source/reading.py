@@ -187,7 +187,7 @@ def _wanted(batch: pa.RecordBatch, piece: Piece, options: SourceOptions) -> Iter
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Decoding makes millions of objects and no cycles: the collector would only look at them all, again."""
+    """Garbage collection off: decoding makes millions of objects and no cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -122,7 +122,7 @@ class Inspection:
         if piece.files != len(piece.contents) or piece.bytes != sum(file.bytes for file in piece.contents):
             yield Finding(entry, f"its numbers about {piece.place} contradict each other")
         for name in sorted(there.keys() - {file.name for file in piece.contents}):
-            yield Finding(f"{piece.place}/{name}", f"nobody wrote it there: {entry} does not name it")
+            yield Finding(f"{piece.place}/{name}", f"the file is unknown: {entry} does not name it")
         for file in piece.contents:
             finding = self._file(_expected(piece, file), whole=whole)
             if finding is not None:

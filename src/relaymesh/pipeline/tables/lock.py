@@ -22,8 +22,8 @@ LOCK = "lock"
 def warehouse_lock(root: Path, what: str, shared: bool | None = None) -> Iterator[None]:
     """Hold the warehouse, or raise `DirectoryInUse` at once. `shared`: see `sharing.share`; None leaves it.
 
-    The operating system holds the lock: it is gone with the process, however that ended, so a lock file that
-    is left behind holds nobody up. The text in it is for people.
+    The operating system holds the lock: it ends with the process, however that ended, so a lock file that is
+    left behind blocks no other process. The text in it is for people.
     """
     make_folder(root)
     try:

@@ -1,4 +1,4 @@
-"""The manifest: what is published, by which run, from which events. One JSON file, read by everybody.
+"""The manifest: what is published, by which run, from which events. One JSON file, read by every reader.
 
 Everything a reader needs is in it: for each table its schema and the exact files that hold its rows. Paths
 are relative to the warehouse, so a warehouse may be copied or mounted elsewhere.

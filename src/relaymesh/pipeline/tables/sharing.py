@@ -1,4 +1,4 @@
-"""Who may read a warehouse: its owner alone, or everybody on the machine, if it was shared.
+"""Who may read a warehouse: only its owner, or every user of the machine, if it was shared.
 
 Spark writes files as its umask says. So a run gives the files of the warehouse their modes when it begins,
 before each publish and when it ends; in between, a private warehouse is closed by the mode of its folder.
@@ -14,7 +14,7 @@ from relaymesh.modes import PRIVATE, READABLE, Modes, apply_modes, create_file
 __all__ = ["modes_of", "settle_modes", "share"]
 
 SHARED = "shared"
-"""A file of the warehouse: while it is there, everybody may read the tables."""
+"""A file of the warehouse: while it exists, every user may read the tables."""
 
 _OWN = frozenset(
     {
@@ -38,7 +38,7 @@ _OWN = frozenset(
 
 
 def share(root: Path, *, shared: bool) -> None:
-    """Let everybody read the warehouse, or its owner alone, from the next `settle_modes` on."""
+    """Let every user read the warehouse, or only its owner, from the next `settle_modes` on."""
     if shared:
         os.close(create_file(root / SHARED, os.O_WRONLY))
     else:

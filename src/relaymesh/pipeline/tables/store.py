@@ -131,7 +131,7 @@ def _named(manifest: Manifest, name: str) -> PublishedTable:
 
 
 class Draft:
-    """Tables of a run that nobody sees yet. It starts as what is published."""
+    """Unpublished tables of a run. They start as a copy of what is published."""
 
     def __init__(self, store: TableStore, run_id: str, published: Manifest | None, *, keep: bool) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Removing what nobody names any more: files of old runs, and what crashed runs left behind.
+"""Removing files that no manifest names any more: of old runs, and of crashed ones.
 
 Mark and sweep, under the lock of the warehouse: everything that the kept manifests, the batch log or the
 bronze generation name is marked; every other folder of a batch or of a run goes.

@@ -34,7 +34,7 @@ async def send(exchange: Exchange) -> Reply:
 
 
 async def publish(exchange: Exchange) -> Reply:
-    """Publish one message, or a batch, to everybody who subscribes to the topic."""
+    """Publish one message, or a batch, to every subscriber of the topic."""
     principal, served = exchange.principal, exchange.served
     principal.require("agent")
     topic = principal.topic(exchange.parameters["topic"])

@@ -188,7 +188,7 @@ def _ended(text: str, outcome: Outcome, stale: bool) -> SettledBody:
 
 
 def _refused(text: str, error: MeshError) -> SettledBody:
-    """One token's error is its own; a node that cannot go on is everybody's."""
+    """An error of one token concerns that token; a node that cannot go on fails the whole request."""
     if isinstance(error, (Closed, DirectoryError)):
         raise error
     if isinstance(error, LeaseLost):

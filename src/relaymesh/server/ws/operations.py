@@ -82,7 +82,7 @@ class Operations:
                 self.speaks_for(agent)
 
     def beat(self, named: Sequence[str] = ()) -> None:
-        """A sign of life of everybody who speaks or receives here, and of the agents that are named."""
+        """A sign of life of every agent that sends or receives here, and of the agents that are named."""
         for name in named:
             self.session.agents.add(self.mailbox(name))
         for agent in self.session.agents:

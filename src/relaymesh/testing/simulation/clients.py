@@ -54,7 +54,7 @@ class SimReceiver(Receiver, kw_only=True):
 
 
 class Clients:
-    """Everybody who uses the mesh in one run."""
+    """Every client that uses the mesh in one run."""
 
     def __init__(self, world: World) -> None:
         self.world = world

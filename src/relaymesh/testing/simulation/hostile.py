@@ -34,7 +34,7 @@ FREE_TEXTS = frozenset({"reason", "stack"})
 
 
 class Hostile:
-    """Everybody who means no good, in one run."""
+    """Every hostile client of one run."""
 
     def __init__(self, world: World, clients: Clients) -> None:
         self.world = world

@@ -1,4 +1,4 @@
-"""The node itself: who it is, whether it is well, what it counts, and how it says no."""
+"""The node itself: its identity, its health, its counters, and its refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failed, what died, and who should have been woken."""
+"""What failed, what died, and which alerts should have been raised."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ ORDER BY letters DESC, receiver, reason, code""",
 DEAD_DAYS = Figure(
     name="dead_letters_by_day",
     title="By day",
-    says="Letters that died on each day, and those of them that nobody has dealt with.",
+    says="Letters that died on each day, and those of them that still wait for a decision.",
     sql=newest_days("""\
 SELECT day, sum(letters)::BIGINT AS letters, sum(pending)::BIGINT AS pending, sum(alerts)::BIGINT AS alerts
 FROM dead_letters_daily
