@@ -77,7 +77,7 @@ def _lost(decision: Decision, lease: Lease) -> Failure:
 
 
 def stop(decision: Decision, command: Stop) -> int:
-    """Nobody is served from here on. Answers how many delayed messages were sent out."""
+    """Serve no receiver from here on. Returns how many delayed messages were sent out."""
     decision.state.stopped = True
     by_mailbox: dict[str, list[Lease]] = {}
     for token in list(decision.state.leases):

@@ -71,7 +71,7 @@ def drop(decision: Decision, address: str, entries: list[Entry], failure: Failur
 def refused(
     decision: Decision, address: str, entry: Entry, failure: Failure, final_state: str, alert: bool = False
 ) -> None:
-    """The message will never be done here: one log line, and the word to whoever waits for it."""
+    """The message will never be done here: log one line, and tell the sender if it asked to be told."""
     id = entry.envelope.id
     decision.ended(
         Ended(address, id, entry.attempts, failure.code, False, final_state, failure.reason, alert)

@@ -17,7 +17,7 @@ NOTICES = ("ack", "nack")
 
 
 def wants_nack(envelope: Envelope) -> bool:
-    """Whoever asked for an ack, or asked a question, is told when there will be none."""
+    """Whether its sender is told that it failed: it asked for an ack, or asked a question."""
     return envelope.requires_ack or envelope.type == "question"
 
 
@@ -53,7 +53,7 @@ def _error(failure: Failure) -> dict[str, str]:
     code, reason = failure.code, failure.reason
     if code == TTL_EXPIRED:
         if failure.attempt == 0:
-            return {"code": AGENT_OFFLINE, "message": "nobody took it before its time to live ended"}
+            return {"code": AGENT_OFFLINE, "message": "no receiver took it before its time to live ended"}
         return {"code": AGENT_BUSY, "message": "it was tried, and not done before its time to live ended"}
     if code == MAILBOX_FULL:
         return {"code": AGENT_BUSY, "message": "the mailbox was full"}

@@ -44,14 +44,14 @@ def _require_a_subscription_more(decision: Decision, owner: str, budget: int) ->
 
 
 def patient(settings: MailboxSettings, mailbox: Mailbox | None) -> MailboxSettings:
-    """Settings under which a full subscription refuses nobody, unless it has exactly these already."""
+    """Settings under which a full subscription refuses no publish, unless it has exactly these already."""
     if settings.overflow != "reject" or (mailbox is not None and mailbox.settings == settings):
         return settings
     return msgspec.structs.replace(settings, overflow="dead_letter")
 
 
 def unsubscribe(decision: Decision, command: Unsubscribe) -> int:
-    """What the subscription held is dropped, and counted; whoever waits gets nothing. Answers how many."""
+    """Drop and count what the subscription held; receivers that wait get nothing. Returns how many."""
     state = decision.state
     pattern = state.subscriptions.pattern_of(command.mailbox)
     if pattern is None:

@@ -83,7 +83,7 @@ class Housekeeping:
             self._last_sync_ms = now
             core.sync()
         elif core.unsynced:
-            core.idle_sync_asked = True  # nobody need wake this thread for it: it comes back in time
+            core.idle_sync_asked = True  # no call need wake this thread for it: it comes back in time
         if self._store is not None:
             applied = self._store.applied
             core.read(lambda kernel: kernel.state.admitted.forget(applied, now))
