@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relaymesh.errors import MeshError, NotFound
+from relaymesh.errors import MeshError
 from tests.pipeline.runs.conftest import Opening
 from tests.pipeline.runs.traffic import Traffic
 
@@ -46,6 +46,7 @@ def test_corrupt_bronze_an_unwritable_folder_and_a_moved_directory(
 
     traffic.mesh.close()
     traffic.path.rename(tmp_path / "moved")
-    with pytest.raises(NotFound) as moved:
-        pipeline(directories=(tmp_path / "moved",)).run()
+    with pytest.raises(MeshError) as moved:
+        pipeline().run()
     assert in_one_line(moved.value, str(traffic.path))
+    pipeline(directories=(tmp_path / "moved",)).run()

@@ -126,7 +126,7 @@ def test_bronze_whose_beginning_was_forgotten_is_whole_and_one_that_lost_it_is_n
     filled.bronze.switch(shorter)
     assert "it lacks events 1 to 36" in filled.refused(through=EVENTS)
     filled.bronze.switch(
-        structs.replace(shorter, forgotten=[Forgotten(str(filled.data), 0, 1, 36, "2026-01-01")])
+        structs.replace(shorter, forgotten=[Forgotten(filled.source.id, 0, 1, 36, "2026-01-01")])
     )
     filled.require(through=EVENTS)
     assert verify_warehouse(filled.root).found == []

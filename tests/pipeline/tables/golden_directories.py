@@ -43,7 +43,9 @@ def published(spark: SparkSession, into: Path) -> TableStore:
     for path in golden_directories():
         shutil.copytree(path, into / path.name)
     directories = tuple(into / path.name for path in golden_directories())
-    settings = PipelineSettings(directories=directories, warehouse=into / "tables", quarantine="rows")
+    settings = PipelineSettings(
+        directories=directories, warehouse=into / "tables", quarantine="rows", content="keep"
+    )
     pipeline = Pipeline(spark, settings)
     pipeline.run()
     return pipeline.store

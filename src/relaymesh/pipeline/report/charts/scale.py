@@ -34,6 +34,8 @@ REST_MIN = 3
 """Fewer values have no rest that could be flattened."""
 WIDE = 50.0
 """A largest value more than so many times the median, and no burst: only a logarithm shows both."""
+TINY = 1e-9
+"""No figure of a report is smaller; below it the steps of a scale cannot be told from 0."""
 TICKS_MAX = 6
 YEARLY = timedelta(days=300)
 """On a longer axis a day and its month would not say which year is meant."""
@@ -87,7 +89,7 @@ def scale_of(values: Iterable[float], show: Show = count, burst: float = BURST) 
 
 def wide_scale_of(values: Iterable[float], show: Show = count) -> Scale:
     """As `scale_of`; logarithmic where large values are no burst, and would still flatten the others."""
-    ordered = sorted(value for value in values if value > 0)
+    ordered = sorted(value for value in values if value >= TINY)
     scale = scale_of(ordered, show)
     if scale.cut or show is share or not ordered or ordered[-1] <= WIDE * ordered[len(ordered) // 2]:
         return scale
@@ -100,7 +102,7 @@ def wide_scale_of(values: Iterable[float], show: Show = count) -> Scale:
 
 def value_ticks(largest: float, show: Show = count, wanted: int = 4) -> list[float]:
     """From 0 to at least the largest, in round steps: of time where time is shown, whole where things are."""
-    if largest <= 0:
+    if largest < TINY:
         return [0.0, 1.0]
     rough = largest / wanted * 0.999
     if show is duration and 1 <= rough <= _DURATIONS[-1]:
