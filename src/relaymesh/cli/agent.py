@@ -78,7 +78,7 @@ def show_agent(
     token: options.Token = None,
     json: options.Json = False,
 ) -> None:
-    """Show what an agent said of itself when it joined, and how it stands."""
+    """Show an agent's description of itself, and its state."""
     call = begin(context, directory, json, url, token)
     node = node_of(call)
     if node is not None:
@@ -113,7 +113,7 @@ def register(
     token: options.Token = None,
     json: options.Json = False,
 ) -> None:
-    """Let an agent join: it has a mailbox from then on. Doing it again renews what it said of itself."""
+    """Register an agent: it has a mailbox from then on. Registering again replaces its description."""
     call = begin(context, directory, json, url, token)
     fields = {} if metadata is None else parse_json(metadata, "--metadata")
     if not isinstance(fields, dict):

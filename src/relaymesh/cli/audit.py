@@ -44,7 +44,7 @@ def list_lines(
     since: Annotated[
         str | None, typer.Option("--since", metavar="WHEN", help="Not before: 30m, 2h, 7d, or a time.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="The last so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="The last N.")] = 50,
     directory: options.Dir = None,
     json: options.Json = False,
 ) -> None:

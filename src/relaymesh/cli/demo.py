@@ -218,7 +218,7 @@ def poison_message(mesh: Mesh, tell: Narrator) -> None:
     with tell.step(
         "dead_letter",
         "A poison message ends in the dead letters",
-        "What fails every time is not tried for ever. After its retries it is set apart, with every "
+        "What fails every time is not tried forever. After its retries it is set apart, with every "
         "attempt, so that the rest can go on and a person can decide.",
     ):
         coder = mesh.agent("coder", backoff_ms_base=50, backoff_jitter=0.0)

@@ -49,7 +49,7 @@ Filter = Annotated[
     ),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="At most so many, the oldest first.")
+    int | None, typer.Option("--limit", min=1, metavar="N", help="At most N, the oldest first.")
 ]
 
 LETTERS = [
@@ -83,7 +83,7 @@ def list_letters(
         str | None, typer.Option("--since", metavar="WHEN", help="Not before: 30m, 2h, 7d, or a time.")
     ] = None,
     redriven: Annotated[bool, typer.Option("--redriven", help="Also those redriven already.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most N.")] = 50,
     directory: options.Dir = None,
     url: options.Url = None,
     token: options.Token = None,
@@ -184,7 +184,7 @@ def redrive(
     token: options.Token = None,
     json: options.Json = False,
 ) -> None:
-    """Send dead letters back to where they died, or elsewhere. Doing it twice is doing it once.
+    """Send dead letters back to their mailbox, or to another agent. Repeating it changes nothing.
 
     Ids are redriven at once. With --all or --filter the count and some samples are shown first.
     """

@@ -62,7 +62,7 @@ def cat(
         int, typer.Option("--from", min=0, metavar="SEQ", help="Begin with this sequence.")
     ] = FIRST_SEQUENCE,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", help="Stop after so many events.")
+        int | None, typer.Option("--limit", min=1, metavar="N", help="Stop after N events.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print the messages too.")] = False,
     directory: options.Dir = None,
@@ -200,7 +200,7 @@ def restore(
     directory: options.Dir = None,
     json: options.Json = False,
 ) -> None:
-    """Make the data directory anew from a mirror. What lies there is set aside in it, not deleted.
+    """Rebuild the data directory from a mirror. Old files are set aside in it, not deleted.
 
     The mirror is verified first. Asks, or needs --yes, when the directory may hold what the mirror lacks.
     """

@@ -92,7 +92,7 @@ def inbox(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="An agent, or a subscription as TOPIC:SUBSCRIPTION.")
     ],
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most N.")] = 50,
     take: Annotated[
         int | None, typer.Option("--take", min=1, metavar="N", help="Receive N, in the order of delivery.")
     ] = None,

@@ -111,7 +111,7 @@ def begin(
     return Call(Output(json=json or given.json), directory, url, token)
 
 
-Sender = Annotated[str, typer.Option("--from", metavar="NAME", help="Who sends it; its mailbox is made.")]
+Sender = Annotated[str, typer.Option("--from", metavar="NAME", help="The sender; its mailbox is created.")]
 Content = Annotated[str, typer.Argument(metavar="CONTENT", help="The content, or - to read it from stdin.")]
 AsJson = Annotated[bool, typer.Option("--content-json", help="The content must be JSON, of any kind.")]
 AsText = Annotated[bool, typer.Option("--content-text", help="The content is text, whatever it looks like.")]
@@ -133,14 +133,15 @@ Task = Annotated[
 ]
 Key = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Ordering key, in place of the task.")]
 DelayMs = Annotated[
-    float, typer.Option("--delay-ms", metavar="MS", help="Deliver it so many milliseconds from now.")
+    float, typer.Option("--delay-ms", metavar="MS", help="Deliver it this many milliseconds from now.")
 ]
 Ttl = Annotated[float, typer.Option("--ttl", metavar="SECONDS", help="Expires after this; 0 for never.")]
 CorrelationId = Annotated[
     str | None, typer.Option("--correlation-id", metavar="ID", help="What this belongs to.")
 ]
 ReplyTo = Annotated[
-    str | None, typer.Option("--reply-to", metavar="NAME", help="Who gets the answer, if not the sender.")
+    str | None,
+    typer.Option("--reply-to", metavar="NAME", help="The agent that gets the answer, if not the sender."),
 ]
 RequiresAck = Annotated[
     bool, typer.Option("--requires-ack", help="Tell the sender when it is handled, or given up.")

@@ -119,7 +119,7 @@ def run(
     keep_runs: KeepRuns = 3,
     json: options.Json = False,
 ) -> None:
-    """Take in what the journals have, refresh what it touches, check it, publish it. Twice is once.
+    """Take in what the journals have, refresh what it touches, check it, publish it. Idempotent.
 
     With nothing new it starts no Spark: it looks at the journals and at every file, and says so.
     Exit code 9: a check failed, and nothing was published. May run beside a node, and be killed at any time.
@@ -168,7 +168,7 @@ def follow(
     keep_runs: KeepRuns = 3,
     json: options.Json = False,
 ) -> None:
-    """Go on taking in events as they come, and publish every few seconds, until Ctrl-C."""
+    """Take in events as they come, and publish every few seconds, until Ctrl-C."""
     call = begin(context, None, json)
     settings = settings_of(
         call,
@@ -199,7 +199,7 @@ def backfill(
     format: Format = "parquet",
     json: options.Json = False,
 ) -> None:
-    """Build the tables of some days anew from bronze, and publish them. Twice is once."""
+    """Rebuild the tables of some days from bronze, and publish them. Idempotent."""
     call = begin(context, None, json)
     days = _day(first, "--from"), _day(last, "--to")
     settings = settings_of(call, directory, warehouse, format)
@@ -233,7 +233,7 @@ def status(
     context: typer.Context,
     directory: Dirs = None,
     warehouse: Warehouse = None,
-    runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Show so many runs.")] = 5,
+    runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Show the last N runs.")] = 5,
     json: options.Json = False,
 ) -> None:
     """Say what is published, how far it is behind the journals, how the last runs ended. Needs no Spark."""

@@ -127,7 +127,7 @@ def advice(
 def sql(
     context: typer.Context,
     query: Annotated[str, typer.Argument(metavar="SQL", help="One SELECT of DuckDB, or - to read stdin.")],
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Print so many rows.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Print at most N rows.")] = 100,
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
     json: options.Json = False,

@@ -87,7 +87,7 @@ RetryDelayBase = Annotated[
 ]
 DefaultTtl = Annotated[
     int,
-    typer.Option("--default-ttl", metavar="SECONDS", help="For messages that name no ttl; 0: for ever."),
+    typer.Option("--default-ttl", metavar="SECONDS", help="For messages without a ttl; 0: no limit."),
 ]
 HeartbeatInterval = Annotated[
     int, typer.Option("--heartbeat-interval", metavar="MS", help="How often agents are to be heard of.")
@@ -222,7 +222,7 @@ def _say_everything(output: Output, running: Running) -> None:
         f"  API      {running.url}/v1",
         f"  docs     {running.url}/docs",
         f"  data     {running.directory}",
-        f"  token    {running.token_file}   (made anew at every start; for this user alone)",
+        f"  token    {running.token_file}   (replaced at every start; only for this user)",
         f"           relaymesh --dir {running.directory} token create … makes lasting ones",
         "",
         f"  try      curl -H {token} {running.url}/v1/node",

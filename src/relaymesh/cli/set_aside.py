@@ -57,7 +57,7 @@ def set_aside(
     """Show records that cannot be read and each message they named; with --yes, set them aside.
 
     Needs the directory of a stopped node. Segments stay as they are: the file aside.jsonl lists what every
-    reader passes over. The sequences of such a record stay used.
+    reader skips. The sequences of such a record stay used.
     """
     call = begin(context, directory, json)
     if (sequence is None) != all:
@@ -76,7 +76,7 @@ def set_aside(
             call.output.note("nothing was changed; --yes --reason TEXT sets them aside")
         elif chosen:
             _set_aside(path, disk, report, chosen, checkpoint, reason or "")
-            call.output.note(f"{len(chosen)} set aside; the next start passes over them")
+            call.output.note(f"{len(chosen)} set aside; the next start skips them")
     finally:
         lock.release()
 

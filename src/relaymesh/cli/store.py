@@ -1,4 +1,4 @@
-"""store: the tables beside the journal, which can always be made anew from it."""
+"""store: the tables beside the journal, which can always be rebuilt from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = typer.Typer(help="The SQLite tables that are projected from the journal.")
 
 @app.command("rebuild")
 def rebuild(context: typer.Context, directory: options.Dir = None, json: options.Json = False) -> None:
-    """Build the store anew from the journal. Needs the directory; the journal is not changed."""
+    """Rebuild the store from the journal. Needs the directory; the journal is not changed."""
     call = begin(context, directory, json)
     path = call.existing()
     with _held(path) as disk:

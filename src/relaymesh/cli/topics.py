@@ -123,7 +123,7 @@ def subscribe(
 ) -> None:
     """Subscribe to a topic or a pattern. It gets what is published from now on.
 
-    Doing it twice is doing it once, with the newer settings. Receive from it with
+    A second call only updates the settings. Receive from it with
     relaymesh inbox TOPIC:NAME --take N.
     """
     call = begin(context, directory, json, url, token)

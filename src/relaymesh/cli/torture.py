@@ -132,7 +132,7 @@ class Ground:
 
     @classmethod
     def at(cls, given: Path | None, on_existing_data: bool) -> Ground:
-        """A directory of our own; one that holds something only if that was said in so many words."""
+        """A new directory; one that is not empty only if the option allows it."""
         if given is None:
             root = Path(tempfile.mkdtemp(prefix="relaymesh-torture-", dir=Path.cwd()))
             return cls(root, root / "mesh", root / "ledgers", (root,))

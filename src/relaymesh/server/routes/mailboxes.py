@@ -55,7 +55,7 @@ class PeekQuery(msgspec.Struct, frozen=True):
 
 
 async def open_mailbox(exchange: Exchange) -> MailboxAnswer:
-    """Open a mailbox, or change its settings. Doing it twice is doing it once."""
+    """Open a mailbox, or change its settings. Idempotent."""
     principal = exchange.principal
     principal.require("agent")
     mailbox = principal.address(exchange.parameters["mailbox"], "mailbox")

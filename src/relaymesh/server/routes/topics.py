@@ -15,7 +15,7 @@ from relaymesh.wire.api import (
 
 
 async def subscribe(exchange: Exchange) -> SubscriptionAnswer:
-    """Subscribe to a topic or a pattern. Doing it twice is doing it once, with the newer settings.
+    """Subscribe to a topic or a pattern. A second call only updates the settings.
 
     When it is full, what is published becomes its dead letters (`overflow` is `dead_letter`); that it
     refuses the publish instead (`reject`) takes the scope `write`.

@@ -50,7 +50,7 @@ class LetterChoice(Request, frozen=True):
 
 
 class RedriveRequest(Request, frozen=True):
-    """Send dead letters back to where they died, or to agent `to`. Doing it twice is doing it once.
+    """Send dead letters back to their mailbox, or to agent `to`. Repeating the call changes nothing.
 
     Name letters, or a filter; naming neither is an error. An edited letter gets a new id and names its
     origin.
