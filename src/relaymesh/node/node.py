@@ -99,15 +99,7 @@ class Node:
             self.opened.segments if self.opened is not None else 0,
             background=background,
         )
-        self._housekeeping = Housekeeping(
-            self.core,
-            settings,
-            self.store,
-            SuspendGuard(self.clock, self.time),
-            self._checkpointing,
-            Daily(self.core, settings, LetterArchive(disk), self._checkpointing.drop_old_segments),
-            background=background,
-        )
+        self._housekeeping = self._housekeeper(background)
         try:
             self.core.execute(Start(epoch), durable=True)
         except BaseException:
@@ -121,6 +113,18 @@ class Node:
             return None
         kind = Projector if background else InlineProjector
         return kind(self.store, now_ms=self.time.now, lag_max=self.settings.store_lag_max)
+
+    def _housekeeper(self, background: bool) -> Housekeeping:
+        drop_segments = self._checkpointing.drop_old_segments
+        return Housekeeping(
+            self.core,
+            self.settings,
+            self.store,
+            SuspendGuard(self.clock, self.time),
+            self._checkpointing,
+            Daily(self.core, self.settings, LetterArchive(self.disk), drop_segments),
+            background=background,
+        )
 
     def new_ids(self, count: int) -> list[str]:
         with self._minting:
