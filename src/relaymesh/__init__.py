@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from relaymesh.sdk.async_delivery import AsyncDelivery
     from relaymesh.sdk.async_mesh import AsyncMesh
     from relaymesh.sdk.delivery import Delivery
+    from relaymesh.sdk.endings import Drop, Reject, Retry
     from relaymesh.sdk.letters import DeadLetter
     from relaymesh.sdk.mesh import Mesh
-    from relaymesh.sdk.outcome import Drop, Reject, Retry
     from relaymesh.sdk.receipt import Receipt
 
 __version__ = "0.1.0"
@@ -107,14 +107,14 @@ _HOMES = {
     "AsyncSubscription": "relaymesh.sdk.async_agent",
     "DeadLetter": "relaymesh.sdk.letters",
     "Delivery": "relaymesh.sdk.delivery",
-    "Drop": "relaymesh.sdk.outcome",
+    "Drop": "relaymesh.sdk.endings",
     "Mesh": "relaymesh.sdk.mesh",
     "MeshSettings": "relaymesh.node.settings",
     "Priority": "relaymesh.kernel.envelope",
     "Receipt": "relaymesh.sdk.receipt",
-    "Reject": "relaymesh.sdk.outcome",
+    "Reject": "relaymesh.sdk.endings",
     "RemoteSettings": "relaymesh.client.settings",
-    "Retry": "relaymesh.sdk.outcome",
+    "Retry": "relaymesh.sdk.endings",
     "Rule": "relaymesh.kernel.contract",
     "Subscription": "relaymesh.sdk.agent",
 }

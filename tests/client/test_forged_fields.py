@@ -12,7 +12,7 @@ import pytest
 
 from relaymesh import InvalidEnvelope, Mesh
 from relaymesh.gateways.filebus import BusSettings, FileBus
-from relaymesh.gateways.filebus.place import make_bus
+from relaymesh.gateways.filebus.directory import make_bus
 from relaymesh.kernel.commands import Send
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.wire.extra import MESSAGE_NAMES, METADATA_NAMES

@@ -18,7 +18,7 @@ from relaymesh.errors import Closed, MeshError
 from relaymesh.journal import JournalSettings
 from relaymesh.sdk.agent import Inbox
 from relaymesh.sdk.async_agent import AsyncInbox
-from relaymesh.sdk.outcome import Outcome
+from relaymesh.sdk.endings import Ending
 from relaymesh.testing import ManualMesh
 from tests.hostile.draw import Draw, Drawn
 from tests.hostile.houses import HANDLED, AsyncHouse, House, ManualHouse, ThreadedHouse, sealed
@@ -269,7 +269,7 @@ class Run:
                 stopped = isinstance(error, StopIteration) and raised.__cause__ is error  # in a coroutine
                 if raised is not error and not stopped:
                     raise
-                assert not isinstance(error, Outcome), "an outcome came out of its block"
+                assert not isinstance(error, Ending), "an ending came out of its block"
 
         self._judged(public, line, block, 1)
 

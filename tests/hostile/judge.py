@@ -63,7 +63,7 @@ def _ours(error: BaseException) -> bool:
 
 
 def where(error: BaseException) -> str:
-    """The last line of this package that the error passed: `sdk/outcome.py:95`."""
+    """The last line of this package that the error passed: `sdk/endings.py:95`."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         _, ours, rest = frame.filename.partition("src/relaymesh/")
         if ours:

@@ -9,7 +9,14 @@ import pytest
 
 from relaymesh.errors import JournalDamaged
 from relaymesh.journal import Frame, archive_behind, list_segments, read_frames
-from relaymesh.journal.extent import Extent, Place, Unreadable, frame_places, list_extents, read_between
+from relaymesh.journal.extent import (
+    Boundary,
+    Extent,
+    Unreadable,
+    frame_boundaries,
+    list_extents,
+    read_between,
+)
 from relaymesh.testing.disk import MemoryDisk
 from tests.journal.small import Ledger
 
@@ -25,11 +32,11 @@ def running(frames: int = 14) -> MemoryDisk:
     return disk
 
 
-def places(disk: MemoryDisk, extent: Extent) -> list[Place]:
-    return [*frame_places(disk, extent), extent.end]
+def places(disk: MemoryDisk, extent: Extent) -> list[Boundary]:
+    return [*frame_boundaries(disk, extent), extent.end]
 
 
-def frames_between(disk: MemoryDisk, extent: Extent, start: Place, end: Place) -> list[Frame]:
+def frames_between(disk: MemoryDisk, extent: Extent, start: Boundary, end: Boundary) -> list[Frame]:
     parts = list(read_between(disk, extent.segment, start, end, extent.salt))
     assert not [part for part in parts if isinstance(part, Unreadable)]
     return [part for part in parts if isinstance(part, Frame)]
@@ -52,8 +59,8 @@ def test_without_the_mark_file_the_frames_own_marks_bound_the_live_segment() -> 
 
 def test_headers_alone_tell_where_frames_begin() -> None:
     disk = running()
-    told = [place for extent in list_extents(disk) for place in frame_places(disk, extent)]
-    assert told == [Place(frame.offset, frame.first_sequence) for frame in read_frames(disk)]
+    told = [place for extent in list_extents(disk) for place in frame_boundaries(disk, extent)]
+    assert told == [Boundary(frame.offset, frame.first_sequence) for frame in read_frames(disk)]
 
 
 def test_the_frames_between_any_two_places_are_those_of_a_whole_read() -> None:

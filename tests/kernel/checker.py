@@ -106,7 +106,7 @@ def check_lanes(mailbox: Mailbox) -> None:
         assert all(entry.lane is lane and entry.state in (READY, DELAYED) for entry in waiting)
         assert waiting == sorted(waiting, key=lane_order)
         assert not lane.waiting or lane.waiting[0].queued
-        assert [lease.entry.lane for lease in lane.run.values()] == [lane] * len(lane.run)
+        assert [lease.entry.lane for lease in lane.out.values()] == [lane] * len(lane.out)
         assert lane.halted == sum(halted == key for halted in mailbox.halted.values())
         for priority in range(1, 6):
             assert lane._by_priority[priority] == sum(entry.priority == priority for entry in waiting)

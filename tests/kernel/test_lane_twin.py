@@ -61,7 +61,7 @@ class LaneAndTwin(RuleBasedStateMachine):
         for entry in back:
             self.out.remove(entry)
             assert entry.lease is not None
-            del self.lane.run[entry.lease.token]
+            del self.lane.out[entry.lease.token]
             entry.lease, entry.state = None, state
         self.lane.put_back(back)
         self.waiting = sorted([*self.waiting, *back], key=lane_order)
@@ -98,7 +98,7 @@ class LaneAndTwin(RuleBasedStateMachine):
     def they_agree(self) -> None:
         lane = self.lane
         assert [entry for entry in lane.waiting if entry.queued] == self.waiting
-        assert [lease.entry for lease in lane.run.values()] == self.out
+        assert [lease.entry for lease in lane.out.values()] == self.out
         assert lane.idle == (not self.waiting and not self.out)
         ready = bool(self.waiting) and self.waiting[0].state == READY
         assert lane.runnable == (ready and not self.out)

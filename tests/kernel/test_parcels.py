@@ -53,7 +53,7 @@ PATTERN, TOPIC = pattern_address("t"), topic_address("t")
 
 def parcels_in(driver: Driver, address: str = BOX) -> list[tuple[int, int]]:
     """First sequence and count of the parcels in a mailbox."""
-    held = driver.box(address).entries.held.values()
+    held = driver.box(address).entries.by_sequence.values()
     return sorted({(item.first, item.count) for item in held if isinstance(item, Parcel)})
 
 

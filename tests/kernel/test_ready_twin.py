@@ -37,7 +37,7 @@ class Twin:
         return (0 if self.schedule == "fifo" else best), head.ready_at, head.sequence
 
     def may_go(self, item: Entry | Lane) -> bool:
-        return not isinstance(item, Lane) or (not item.run and item.waiting[0].state != DELAYED)
+        return not isinstance(item, Lane) or (not item.out and item.waiting[0].state != DELAYED)
 
     def pop(self) -> Entry | Lane | None:
         found = sorted([item for item in self.items if self.may_go(item)], key=self.rank)

@@ -34,7 +34,7 @@ class SmallSweeps(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.patch.undo()
         for box in BOXES:
-            box.entries.held.clear()
+            box.entries.by_sequence.clear()
 
     def entry(self, box: Mailbox, due: int, ttl_ms: int = 0) -> Entry:
         self.sequence += 1

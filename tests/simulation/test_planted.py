@@ -65,20 +65,20 @@ def test_the_page_has_a_row_for_each() -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_the_product_is_itself_again_also_after_an_error(bug: Bug) -> None:
-    before = [place.function for place in bug.places]
+    before = [seam.function for seam in bug.seams]
 
     class Interrupted(Exception):
         pass
 
     def interrupted() -> None:
         with bug.planted():
-            for place, right in zip(bug.places, before, strict=True):
-                assert place.function is not right
+            for seam, right in zip(bug.seams, before, strict=True):
+                assert seam.function is not right
             raise Interrupted
 
     with pytest.raises(Interrupted):
         interrupted()
-    assert all(place.function is right for place, right in zip(bug.places, before, strict=True))
+    assert all(seam.function is right for seam, right in zip(bug.seams, before, strict=True))
 
 
 class Counter:

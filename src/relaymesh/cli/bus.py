@@ -39,7 +39,7 @@ def init(
     json: options.Json = False,
 ) -> None:
     """Make a bus directory for one or more agents, for this user alone. What is there already stays."""
-    from relaymesh.gateways.filebus.place import make_bus
+    from relaymesh.gateways.filebus.directory import make_bus
 
     call = begin(context, directory, json)
     made = make_bus(bus, agents or [], None if group is None else _group(group))
@@ -91,7 +91,7 @@ def run(
     Without --agent its agents are those it was made for. Ctrl-C and SIGTERM give back what no worker claimed.
     """
     from relaymesh.gateways.filebus import BusSettings, FileBus
-    from relaymesh.gateways.filebus.place import agents_of, make_bus
+    from relaymesh.gateways.filebus.directory import agents_of, make_bus
 
     call = begin(context, directory, json, url, token)
     names = make_bus(bus, agents).agents if agents else agents_of(bus)
@@ -120,7 +120,7 @@ def status(
     context: typer.Context, bus: Bus, directory: options.Dir = None, json: options.Json = False
 ) -> None:
     """Show how many files of a bus directory are in which state. Works beside a running gateway."""
-    from relaymesh.gateways.filebus.place import agents_of, contents_of, is_served
+    from relaymesh.gateways.filebus.directory import agents_of, contents_of, is_served
 
     call = begin(context, directory, json)
     call.output.rows(CONTENTS, contents_of(bus))

@@ -28,7 +28,7 @@ from relaymesh.errors import MeshError
 from relaymesh.journal import JournalSettings, Report, read_owner, verify
 from relaymesh.journal.checkpoint import list_checkpoints, read_checkpoint
 from relaymesh.journal.frame import BadFrame
-from relaymesh.journal.layout import INCOMPLETE, LOCK, is_held
+from relaymesh.journal.layout import INCOMPLETE, LOCK, is_locked
 from relaymesh.journal.standing import standing_of
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.mirroring import noted_mirror
@@ -70,7 +70,7 @@ class Patient:
     """The directory that is looked at, and what earlier checks found there."""
 
     path: Path
-    held: bool = False
+    locked: bool = False
     report: Report | None = None
     seen: Look | None = None
     disk: RealDisk = field(init=False)
@@ -225,8 +225,8 @@ def _sync(patient: Patient) -> Check:
 def _lock(patient: Patient) -> Check:
     if not patient.disk.exists(LOCK):
         return Check("lock", "ok", "free: no process has opened it yet")
-    patient.held = is_held(patient.disk)
-    if patient.held:
+    patient.locked = is_locked(patient.disk)
+    if patient.locked:
         pid = read_owner(patient.disk).get("pid", "unknown")
         return Check("lock", "ok", f"held by process {pid}: commands that write have to wait for it")
     return Check("lock", "ok", "free: commands that write can open it")
@@ -241,7 +241,7 @@ def _journal(patient: Patient) -> Check:
         return Check("journal", "fail", found, "relaymesh journal verify")
     if report.unreadable:
         return Check("journal", "fail", unreadable_text(report), "relaymesh journal set-aside --all")
-    if report.torn_tail and not patient.held:
+    if report.torn_tail and not patient.locked:
         return Check(
             "journal", "note", f"{found}; a torn tail, promised to no caller, is dropped at the next start"
         )
@@ -269,7 +269,7 @@ def _mirror(patient: Patient) -> Check:
     if path.stat().st_dev == patient.path.stat().st_dev:
         found = f"{found}, on the same disk: it dies with it"
         return Check("mirror", "note", found, "name a directory on another disk as the mirror")
-    if behind and mode == "required" and not patient.held:
+    if behind and mode == "required" and not patient.locked:
         return Check("mirror", "note", f"{found}: the next start brings it in step", compare)
     return Check("mirror", "note" if behind else "ok", found, compare if behind else None)
 
@@ -317,10 +317,10 @@ def _store(patient: Patient) -> Check:
     finally:
         connection.close()
     end = patient.report.next_sequence if patient.report and patient.report.next_sequence else applied
-    if applied > end and not patient.held:
+    if applied > end and not patient.locked:
         found = f"it stands at {applied}, but the journal ends at {end}: it belongs to another journal"
         return Check("store", "fail", found, "relaymesh store rebuild")
-    if applied < end and not patient.held:
+    if applied < end and not patient.locked:
         return Check("store", "note", f"{end - applied} events behind the journal: the next start catches up")
     return Check("store", "ok", f"at {applied}, the journal at {end}")
 

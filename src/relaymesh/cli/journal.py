@@ -32,7 +32,7 @@ from relaymesh.journal import (
     verify,
 )
 from relaymesh.journal.events import EventRows
-from relaymesh.journal.layout import ARCHIVE, is_held
+from relaymesh.journal.layout import ARCHIVE, is_locked
 from relaymesh.journal.verify import UnreadableAt
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.node.disk import RealDisk
@@ -145,7 +145,7 @@ def _verify_both(call: options.Call, mirror: Path) -> None:
     call.output.record(_comparison_fields(found, nested=call.output.json))
     if found.primary.unreadable:
         raise CheckFailed(unreadable_text(found.primary), hint=SET_ASIDE_HINT)
-    waiting = found.behind and is_held(disk)  # its node runs: what is missing may be on its way
+    waiting = found.behind and is_locked(disk)  # its node runs: what is missing may be on its way
     if found.whole == "both" or (waiting and found.whole == "the data directory" and not found.mirror.damage):
         return
     raise CheckFailed(_why_not_both(found), hint=_way_out(found, disk.root, mirror))

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from relaymesh.cli.options import Call
 from relaymesh.client.discovery import running_node
-from relaymesh.journal.layout import is_held
+from relaymesh.journal.layout import is_locked
 from relaymesh.node.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -30,5 +30,5 @@ def node_of(call: Call) -> Asking | None:
     if call.url is not None:
         return asking(call.url, call.token)
     path = call.existing()
-    found = running_node(path) if is_held(RealDisk(path)) else None
+    found = running_node(path) if is_locked(RealDisk(path)) else None
     return None if found is None else asking(found.url, found.token)

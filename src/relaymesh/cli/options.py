@@ -12,8 +12,8 @@ import typer
 from relaymesh.cli.output import Output
 from relaymesh.client.settings import Transport
 from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.sdk.location import URL_SCHEMES, data_directory
 from relaymesh.sdk.mesh import Mesh
-from relaymesh.sdk.place import URL_SCHEMES, data_directory
 
 Dir = Annotated[
     Path | None,

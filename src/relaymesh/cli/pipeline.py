@@ -290,7 +290,7 @@ def directories_of(call: Call, given: list[Path] | None, *, exist: bool = True) 
 
 
 def warehouse_of(directories: list[Path], given: Path | None) -> Path:
-    from relaymesh.pipeline.tables.place import folder_of
+    from relaymesh.pipeline.tables.warehouse_folder import folder_of
 
     return folder_of(given if given is not None else directories[0] / "tables", "the warehouse")
 

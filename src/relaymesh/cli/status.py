@@ -10,7 +10,7 @@ from relaymesh.cli import options
 from relaymesh.cli.looking import look_into
 from relaymesh.cli.nodes import node_of
 from relaymesh.cli.options import Call, begin
-from relaymesh.journal.layout import is_held
+from relaymesh.journal.layout import is_locked
 from relaymesh.kernel.looks import counts_of
 from relaymesh.node.disk import RealDisk
 from relaymesh.wire.api import NodeAnswer, StatsAnswer
@@ -64,7 +64,7 @@ def _of_directory(call: Call) -> dict[str, Any]:
     return {
         "directory": str(path),
         "node": "none: a program has it open"
-        if is_held(RealDisk(path))
+        if is_locked(RealDisk(path))
         else "none: relaymesh serve starts one",
         "mailboxes": len(boxes),
         "pending": sum(box.pending for box in boxes),

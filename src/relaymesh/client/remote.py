@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from relaymesh.client.clock import Elapsed, RemoteTime
-from relaymesh.client.held import HeldLeases
+from relaymesh.client.held_leases import HeldLeases
 from relaymesh.errors import LeaseLost
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.kernel.commands import Extend, ExtendAll

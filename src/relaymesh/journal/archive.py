@@ -19,7 +19,7 @@ from relaymesh.journal.layout import ARCHIVE, JOURNAL
 from relaymesh.journal.segment import Located, list_segments
 from relaymesh.journal.verdict import Damage, read_head
 
-__all__ = ["Hold", "Old", "archive_behind", "drop_archived", "held_bytes", "old_segments"]
+__all__ = ["Hold", "Old", "archive_behind", "drop_archived", "old_segments", "waiting_bytes"]
 
 log = logging.getLogger("relaymesh.journal")
 
@@ -70,12 +70,12 @@ def drop_archived(disk: Disk, before_ns: int, hold: Hold | None = None) -> list[
         if len(kept) < KEPT or not all(_is_whole(disk, sequence) for sequence in kept):
             return []
         old = old_segments(disk, min(kept), before_ns)
-        held = held_bytes(disk, old, hold)
+        waiting = waiting_bytes(disk, old, hold)
         for segment, successor, created_ns in old:
             if hold is not None and successor.name.first_sequence > hold.sequence:
-                if created_ns >= hold.before_ns and held <= hold.bytes_max:
+                if created_ns >= hold.before_ns and waiting <= hold.bytes_max:
                     break
-                held -= _size(disk, segment)
+                waiting -= _size(disk, segment)
             disk.remove(segment.path)
             disk.sync_folder(ARCHIVE)  # one by one: a crash must not leave a hole in the middle
             dropped.append(segment.name.file)
@@ -103,12 +103,12 @@ def old_segments(disk: Disk, kept_from: int, before_ns: int) -> list[Old]:
     return found
 
 
-def held_bytes(disk: Disk, old: list[Old], hold: Hold | None) -> int:
+def waiting_bytes(disk: Disk, old: list[Old], hold: Hold | None) -> int:
     """How much of `old` is kept for consumers alone."""
     if hold is None:
         return 0
-    held = (each.segment for each in old if each.successor.name.first_sequence > hold.sequence)
-    return sum(_size(disk, segment) for segment in held)
+    waiting = (each.segment for each in old if each.successor.name.first_sequence > hold.sequence)
+    return sum(_size(disk, segment) for segment in waiting)
 
 
 def _behind(disk: Disk, sequence: int) -> list[Located]:

@@ -2,7 +2,7 @@
 
 `read_frames` walks from one end to the other. A reader that works in parallel, or goes on where it stopped,
 needs more: which segments there are and how far each is synced (`list_extents`), where frames begin without
-reading their payloads (`frame_places`), and the frames between two such places (`read_between`). All of it
+reading their payloads (`frame_boundaries`), and the frames between two of these (`read_between`). All of it
 without a lock, beside a running node, and whether a segment lies in `journal/` or `archive/` by now.
 """
 
@@ -22,12 +22,12 @@ from relaymesh.journal.scan import SegmentReader, Walk, Window, read_frame
 from relaymesh.journal.segment import HEAD_BYTES, Located, SegmentHead, list_segments
 from relaymesh.journal.verdict import Damage, judge_link, judge_live, read_head
 
-__all__ = ["Extent", "Place", "Unreadable", "frame_places", "list_extents", "read_between"]
+__all__ = ["Boundary", "Extent", "Unreadable", "frame_boundaries", "list_extents", "read_between"]
 
 _HEADER = struct.Struct("<4sxB2xQ8xIIQ")  # magic, kind, salt, length, events, first sequence
 
 
-class Place(NamedTuple):
+class Boundary(NamedTuple):
     """Where a frame begins in its segment, and its first event's sequence."""
 
     offset: int
@@ -39,11 +39,11 @@ class Extent(NamedTuple):
 
     segment: Located
     salt: int | None
-    end: Place
+    end: Boundary
 
     @property
-    def start(self) -> Place:
-        return Place(HEAD_BYTES, self.segment.name.first_sequence)
+    def start(self) -> Boundary:
+        return Boundary(HEAD_BYTES, self.segment.name.first_sequence)
 
 
 class Unreadable(NamedTuple):
@@ -86,16 +86,16 @@ def _extents(disk: Disk, segments: list[Located], mark: Mark | None, from_sequen
             end = _size(disk, segment)
         else:
             end = after.seal.offset
-        extents.append(Extent(segment, _salt(head), Place(end, successor.name.first_sequence)))
+        extents.append(Extent(segment, _salt(head), Boundary(end, successor.name.first_sequence)))
     if segments:
         extents.append(_live_extent(disk, segments[-1], heads[-1], mark))
     return extents
 
 
-def frame_places(disk: Disk, extent: Extent, start: Place | None = None) -> Iterator[Place]:
+def frame_boundaries(disk: Disk, extent: Extent, start: Boundary | None = None) -> Iterator[Boundary]:
     """Where the frames of an extent begin, from `start` on, by their headers alone.
 
-    Checks no CRC. Ends early at a header that cannot be the next one: what lies from the last place to the
+    Checks no CRC. Ends early at a header that cannot be the next one: what lies from the last boundary to the
     extent's end is then for `read_between` to judge.
     """
     offset, sequence = start or extent.start
@@ -108,15 +108,15 @@ def frame_places(disk: Disk, extent: Extent, start: Place | None = None) -> Iter
             magic, kind, own_salt, length, events, first = unpack(header)
             if magic != MAGIC or kind != DATA or first != sequence or (salt is not None and own_salt != salt):
                 return
-            yield Place(offset, sequence)
+            yield Boundary(offset, sequence)
             offset += HEADER_BYTES + length
             sequence += events
 
 
 def read_between(
-    disk: Disk, segment: Located, start: Place, end: Place, salt: int | None
+    disk: Disk, segment: Located, start: Boundary, end: Boundary, salt: int | None
 ) -> Iterator[Frame | Unreadable]:
-    """The frames from `start` to `end` (places of one extent), and what is unreadable between them.
+    """The frames from `start` to `end` (boundaries of one extent), and what is unreadable between them.
 
     Every event between the two is in exactly one of the results. Raises `FileNotFoundError` when the segment
     was dropped, `JournalDamaged` when the disk fails.
@@ -159,7 +159,7 @@ def _frame_at(window: Window, offset: int, name: str) -> tuple[Frame | None, str
         return None, str(bad)
 
 
-def _misfit(frame: Frame, expected: int, end: Place, crc: int | None, salt: int | None) -> str | None:
+def _misfit(frame: Frame, expected: int, end: Boundary, crc: int | None, salt: int | None) -> str | None:
     """What keeps a whole frame from being the next one."""
     if frame.kind != DATA or (salt is not None and frame.salt != salt):
         return "the frame belongs to another file"
@@ -171,7 +171,7 @@ def _misfit(frame: Frame, expected: int, end: Place, crc: int | None, salt: int 
 
 
 def _next_whole(
-    reader: SegmentReader, offset: int, expected: int, end: Place, salt: int | None
+    reader: SegmentReader, offset: int, expected: int, end: Boundary, salt: int | None
 ) -> Frame | None:
     """The first whole frame behind a bad one that still belongs between `expected` and `end`."""
     for frame in reader.whole_frames(offset + 1, salt):
@@ -188,18 +188,18 @@ def _live_extent(disk: Disk, segment: Located, head: SegmentHead | Damage, mark:
     if isinstance(head, Damage):
         if mark is None or not marked:
             raise head.error()  # nothing says how far it is synced
-        return Extent(segment, None, Place(mark.offset, mark.sequence))
+        return Extent(segment, None, Boundary(mark.offset, mark.sequence))
     if mark is not None and marked and mark.offset >= head.durable:
-        return Extent(segment, head.salt, Place(mark.offset, mark.sequence))
+        return Extent(segment, head.salt, Boundary(mark.offset, mark.sequence))
     with SegmentReader(disk, segment) as reader:
         walk = Walk(reader.window, head, None)
-        places = {walk.offset: walk.next_sequence}
+        boundaries = {walk.offset: walk.next_sequence}
         for frame in walk:
-            places[frame.end] = frame.next_sequence
+            boundaries[frame.end] = frame.next_sequence
         verdict = judge_live(reader, head, walk, mark.offset if mark is not None and marked else 0)
     if isinstance(verdict, Damage):
         raise verdict.error()
-    return Extent(segment, head.salt, Place(verdict.mark, places[verdict.mark]))
+    return Extent(segment, head.salt, Boundary(verdict.mark, boundaries[verdict.mark]))
 
 
 def _size(disk: Disk, segment: Located) -> int:

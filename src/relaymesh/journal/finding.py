@@ -27,11 +27,11 @@ def find_frames(disk: Disk, sequences: Iterable[int]) -> Iterator[Frame]:
     firsts = [segment.name.first_sequence for segment in segments]
     by_segment: dict[int, list[int]] = {}
     for sequence in sorted(set(sequences)):
-        place = bisect_right(firsts, sequence) - 1
-        if place >= 0:
-            by_segment.setdefault(place, []).append(sequence)
-    for place, wanted in by_segment.items():
-        yield from _find(disk, segments[place], wanted)
+        index = bisect_right(firsts, sequence) - 1
+        if index >= 0:
+            by_segment.setdefault(index, []).append(sequence)
+    for index, wanted in by_segment.items():
+        yield from _find(disk, segments[index], wanted)
 
 
 def _find(disk: Disk, segment: Located, wanted: list[int]) -> Iterator[Frame]:

@@ -37,7 +37,7 @@ __all__ = [
     "MIRROR",
     "NEW",
     "check_complete",
-    "is_held",
+    "is_locked",
     "is_own_name",
     "pairs_in",
     "prepare",
@@ -97,7 +97,7 @@ def remove_unfinished(disk: Disk) -> None:
                 disk.remove(f"{folder}/{name}" if folder else name)
 
 
-def is_held(disk: Disk) -> bool:
+def is_locked(disk: Disk) -> bool:
     """Whether a process has the directory now: asked by taking it, since what its file says may be old."""
     try:
         disk.lock(LOCK).release()

@@ -86,7 +86,7 @@ NONE_EQUAL: frozenset[Differing] = frozenset()
 class SeenParcel:
     """What is kept of a parcel of admitted messages."""
 
-    __slots__ = ("_digests", "_places", "_senders", "at", "first", "ids")
+    __slots__ = ("_digests", "_index_of", "_senders", "at", "first", "ids")
 
     def __init__(self, parcel: Parcel, ids: list[str], senders: Senders) -> None:
         self.first = parcel.first
@@ -99,7 +99,7 @@ class SeenParcel:
             self._senders = senders.shared(parcel.sender)
         else:
             self._senders = [senders.shared(envelope.sender) for envelope in parcel.envelopes]
-        self._places: dict[str, int] | None = None
+        self._index_of: dict[str, int] | None = None
 
     @property
     def sequence(self) -> int:
@@ -111,15 +111,15 @@ class SeenParcel:
         return map(self._seen, range(len(self.ids)))
 
     def __getitem__(self, id: str) -> Seen:
-        if self._places is None:
-            self._places = {each: place for place, each in enumerate(self.ids)}
-        return self._seen(self._places[id])
+        if self._index_of is None:
+            self._index_of = {each: index for index, each in enumerate(self.ids)}
+        return self._seen(self._index_of[id])
 
-    def _seen(self, place: int) -> Seen:
-        digest = self._digests[DIGEST_SIZE * place : DIGEST_SIZE * (place + 1)]
+    def _seen(self, index: int) -> Seen:
+        digest = self._digests[DIGEST_SIZE * index : DIGEST_SIZE * (index + 1)]
         senders = self._senders
-        sender = senders if isinstance(senders, str) else senders[place]
-        return Seen(self.first + place, self.at, digest, 1, self.at, sender)
+        sender = senders if isinstance(senders, str) else senders[index]
+        return Seen(self.first + index, self.at, digest, 1, self.at, sender)
 
 
 Found = int | Seen | SeenParcel

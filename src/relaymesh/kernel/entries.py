@@ -12,86 +12,86 @@ from relaymesh.kernel.parcel import CUT_MIN, Parcel, Part
 class Entries:
     """By sequence, in the order of arrival. Reading unpacks nothing; `take_out` does."""
 
-    __slots__ = ("__weakref__", "held")
+    __slots__ = ("__weakref__", "by_sequence")
 
     def __init__(self) -> None:
-        self.held: dict[int, Part] = {}
+        self.by_sequence: dict[int, Part] = {}
         """A parcel is listed here once for each of its messages."""
 
     def __len__(self) -> int:
-        return len(self.held)
+        return len(self.by_sequence)
 
     def __contains__(self, sequence: int) -> bool:
-        return sequence in self.held
+        return sequence in self.by_sequence
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.held)
+        return iter(self.by_sequence)
 
     # -- looking ------------------------------------------------------------------------------
 
     def __getitem__(self, sequence: int) -> Part:
-        return self.held[sequence]
+        return self.by_sequence[sequence]
 
     def get(self, sequence: int) -> Part | None:
-        return self.held.get(sequence)
+        return self.by_sequence.get(sequence)
 
     def alone(self, sequence: int) -> Entry | None:
         """The entry, if it exists and is in no parcel."""
-        item = self.held.get(sequence)
+        item = self.by_sequence.get(sequence)
         return item if isinstance(item, Entry) else None
 
     def look(self, sequence: int) -> Entry | None:
         """An entry, read only."""
-        item = self.held.get(sequence)
+        item = self.by_sequence.get(sequence)
         return item.look(sequence) if isinstance(item, Parcel) else item
 
     def values(self) -> Iterator[Entry]:
         """All entries, read only, one after the other."""
-        for sequence, item in self.held.items():
+        for sequence, item in self.by_sequence.items():
             yield item if isinstance(item, Entry) else item.look(sequence)
 
     def every(self) -> list[Entry]:
         """All entries at once, read only."""
         if self._holds_parcels():
             return list(self.values())
-        return cast("list[Entry]", list(self.held.values()))
+        return cast("list[Entry]", list(self.by_sequence.values()))
 
     def _holds_parcels(self) -> bool:
-        return Parcel in set(map(type, self.held.values()))
+        return Parcel in set(map(type, self.by_sequence.values()))
 
     # -- coming and going ---------------------------------------------------------------------
 
     def __setitem__(self, sequence: int, entry: Entry) -> None:
-        self.held[sequence] = entry
+        self.by_sequence[sequence] = entry
 
     def __delitem__(self, sequence: int) -> None:
-        del self.held[sequence]
+        del self.by_sequence[sequence]
 
     def enter(self, parcel: Parcel) -> None:
-        self.held.update(dict.fromkeys(parcel.sequences, parcel))
+        self.by_sequence.update(dict.fromkeys(parcel.sequences, parcel))
 
     def leave(self, parcel: Parcel) -> None:
-        held = self.held
+        by_sequence = self.by_sequence
         for sequence in parcel.sequences:
-            del held[sequence]
+            del by_sequence[sequence]
 
     # -- taking apart -------------------------------------------------------------------------
 
     def take_out(self, sequence: int) -> Entry:
         """The entry itself, to be changed: its parcel is unpacked."""
-        item = self.held[sequence]
+        item = self.by_sequence[sequence]
         if not isinstance(item, Entry):
             item.unpack()
-            item = self.held[sequence]
+            item = self.by_sequence[sequence]
             assert isinstance(item, Entry)
         return item
 
     def unpack(self) -> list[Entry]:
         """Unpack: each message is an entry from here on. Returns all, in the order of arrival."""
         if self._holds_parcels():
-            for parcel in {item for item in self.held.values() if isinstance(item, Parcel)}:
+            for parcel in {item for item in self.by_sequence.values() if isinstance(item, Parcel)}:
                 parcel.unpack()
-        return cast("list[Entry]", list(self.held.values()))
+        return cast("list[Entry]", list(self.by_sequence.values()))
 
     def ready_parts(self, sequences: list[int]) -> list[Part]:
         """What waits under these sequences: parcels, or fronts of parcels, that they name in order."""
@@ -102,11 +102,11 @@ class Entries:
         return self._parts(sequences, leased=True)
 
     def _parts(self, sequences: list[int], *, leased: bool) -> list[Part]:
-        held = self.held
+        by_sequence = self.by_sequence
         parts: list[Part] = []
         start, end = 0, len(sequences)
         while start < end:
-            item = held[sequences[start]]
+            item = by_sequence[sequences[start]]
             if isinstance(item, Entry):
                 parts.append(item)
             else:

@@ -43,7 +43,7 @@ def start(decision: Decision, command: Start) -> None:
 def _void(decision: Decision, mailbox: Mailbox, leases: list[Lease]) -> None:
     """Back at once, attempt burned; what has no attempt left is dead. A poison message ends here.
 
-    Of a lane's run only the first was being worked on: the later ones come back unburned, as from a nack.
+    Of what a lane has out only the first was worked on: the later ones come back unburned, as from a nack.
     """
     rule = rule_for(mailbox.settings.contract, TIMEOUT)
     again: list[Lease] = []
@@ -51,7 +51,7 @@ def _void(decision: Decision, mailbox: Mailbox, leases: list[Lease]) -> None:
     for lease in leases:
         limit = retry_limit(rule, lease.entry.envelope.max_retries, mailbox.settings.max_retries)
         lane = lease.entry.lane
-        if lane is not None and next(iter(lane.run.values())) is not lease:
+        if lane is not None and next(iter(lane.out.values())) is not lease:
             later.append(lease)
         elif lease.attempt <= limit:
             again.append(lease)

@@ -81,7 +81,7 @@ def _end(decision: Decision, mailbox: Mailbox, id: str) -> None:
 def _waiting(mailbox: Mailbox, id: str) -> list[Entry]:
     """Messages with this correlation id that no receiver holds, in the order of acceptance."""
     found: list[int] = []
-    for sequence, item in islice(reversed(mailbox.entries.held.items()), SEARCH_MAX):
+    for sequence, item in islice(reversed(mailbox.entries.by_sequence.items()), SEARCH_MAX):
         if isinstance(item, Entry):
             if item.envelope.correlation_id == id and item.state != LEASED:
                 found.append(sequence)

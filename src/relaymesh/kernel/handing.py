@@ -45,14 +45,14 @@ def handed(
     tokens, named = range(token, token + len(sequences)), tuple(sequences)
     if Parcel not in set(map(type, parts)):
         return _entries(mailbox, cast("Sequence[Entry]", parts), tokens, named, settled, remote)
-    runs: list[Deliveries] = []
+    pieces: list[Deliveries] = []
     for kind, some in groupby(parts, type):
         if kind is Parcel:
-            runs += [_parcel(mailbox, cast("Parcel", part), settled, remote) for part in some]
+            pieces += [_parcel(mailbox, cast("Parcel", part), settled, remote) for part in some]
         else:
             entries = cast("list[Entry]", list(some))
-            runs.append(_entries(mailbox, entries, range(0), sequences_of(entries), settled, remote))
-    return _joined(mailbox, runs, tokens, named, settled)
+            pieces.append(_entries(mailbox, entries, range(0), sequences_of(entries), settled, remote))
+    return _joined(mailbox, pieces, tokens, named, settled)
 
 
 def _parcel(mailbox: Mailbox, parcel: Parcel, settled: bool, remote: bool) -> Deliveries:
@@ -113,24 +113,24 @@ def _each_once(topics: list[str | None]) -> list[str | None]:
 
 
 def _joined(
-    mailbox: Mailbox, runs: list[Deliveries], tokens: range, sequences: Sequence[int], settled: bool
+    mailbox: Mailbox, pieces: list[Deliveries], tokens: range, sequences: Sequence[int], settled: bool
 ) -> Deliveries:
-    lanes, keys = _lanes_of(runs)
-    topics = [topic for run in runs for topic in islice(run.each_topic, len(run.sequences))]
+    lanes, keys = _lanes_of(pieces)
+    topics = [topic for piece in pieces for topic in islice(piece.each_topic, len(piece.sequences))]
     return Deliveries(
         mailbox.address,
         tokens,
         sequences,
-        _column([run.attempts for run in runs]),
-        _column([run.deadlines for run in runs]),
-        _column([run.envelopes for run in runs]),
+        _column([piece.attempts for piece in pieces]),
+        _column([piece.deadlines for piece in pieces]),
+        _column([piece.envelopes for piece in pieces]),
         lanes,
         _each_once(topics) if mailbox.is_subscription else None,
         settled,
         keys,
-        _column([run.accepted for run in runs if run.accepted is not None]) or None,
-        _column([run.priorities for run in runs if run.priorities is not None]) or None,
-        _column([run.expires for run in runs if run.expires is not None]) or None,
+        _column([piece.accepted for piece in pieces if piece.accepted is not None]) or None,
+        _column([piece.priorities for piece in pieces if piece.priorities is not None]) or None,
+        _column([piece.expires for piece in pieces if piece.expires is not None]) or None,
     )
 
 
@@ -138,16 +138,16 @@ def _column(parts: list[Sequence[T]]) -> list[T]:
     return list(chain.from_iterable(parts))
 
 
-def _lanes_of(runs: list[Deliveries]) -> tuple[list[int] | None, tuple[str, ...]]:
+def _lanes_of(pieces: list[Deliveries]) -> tuple[list[int] | None, tuple[str, ...]]:
     """The lanes of all, renumbered."""
-    if not any(run.lane_keys for run in runs):
+    if not any(piece.lane_keys for piece in pieces):
         return None, ()
     numbers: dict[str, int] = {}
     lanes: list[int] = []
-    for run in runs:
-        if run.lanes is None:
-            lanes += [NO_LANE] * len(run.sequences)
+    for piece in pieces:
+        if piece.lanes is None:
+            lanes += [NO_LANE] * len(piece.sequences)
         else:
-            anew = [numbers.setdefault(key, len(numbers)) for key in run.lane_keys]
-            lanes += [NO_LANE if number == NO_LANE else anew[number] for number in run.lanes]
+            anew = [numbers.setdefault(key, len(numbers)) for key in piece.lane_keys]
+            lanes += [NO_LANE if number == NO_LANE else anew[number] for number in piece.lanes]
     return lanes, tuple(numbers)

@@ -1,8 +1,8 @@
 """A lane: the entries of one ordering key in one mailbox, in order, for one holder at a time.
 
 Order is (first due, sequence): acceptance order, with a delayed message joining when due. One holder may have
-a run of consecutive entries. Until every entry of that run is settled or returned, no other holder gets an
-entry of the lane. A head that waits for its retry holds the lane.
+several consecutive entries. Until all of them are settled or returned, no other holder gets an entry of
+the lane. A head that waits for its retry holds the lane.
 
 An entry that is settled while it waits stays in `waiting` until it comes up, or until the settled entries
 outnumber the others: removing it at once would cost a search.
@@ -23,7 +23,7 @@ def lane_order(entry: Entry) -> tuple[int, int]:
 
 
 class Lane:
-    """`waiting`: in order. `run`: what is leased, by token. `halted`: by this many dead letters."""
+    """`waiting`: in order. `out`: what is leased, by token. `halted`: by this many dead letters."""
 
     __slots__ = (
         "_best",
@@ -31,8 +31,8 @@ class Lane:
         "_gone",
         "halted",
         "key",
+        "out",
         "place",
-        "run",
         "taken",
         "ticket",
         "waiting",
@@ -42,9 +42,9 @@ class Lane:
         self.key = key
         self.waiting: deque[Entry] = deque()
         """Its first entry is never a settled one."""
-        self.run: dict[int, Lease] = {}
+        self.out: dict[int, Lease] = {}
         self.taken = 0
-        """Entries on their way from `waiting` to `run`."""
+        """Entries on their way from `waiting` to `out`."""
         self.halted = 0
         self.place: tuple[int, int, int] | None = None
         """Its position among the ready: priority, and its head's ready time and sequence."""
@@ -90,12 +90,12 @@ class Lane:
     def send_out(self, lease: Lease) -> None:
         """The entries taken are delivered."""
         self.taken -= 1
-        self.run[lease.token] = lease
+        self.out[lease.token] = lease
 
     def discard(self, entry: Entry) -> None:
-        """The entry is settled: remove it from the run, from those taken, or from those that wait."""
+        """The entry is settled: remove it from `out`, from those taken, or from those that wait."""
         if entry.lease is not None:
-            del self.run[entry.lease.token]
+            del self.out[entry.lease.token]
         elif entry.queued:
             self._left(entry)
             self._gone += 1
@@ -137,14 +137,14 @@ class Lane:
             self._best = 0
 
     def leases_after(self, lease: Lease) -> list[Lease]:
-        """The later deliveries of the same run, which must come back when this one does."""
-        later = list(self.run.values())
+        """The later deliveries of the same lane, which must come back when this one does."""
+        later = list(self.out.values())
         return later[later.index(lease) + 1 :]
 
     @property
     def runnable(self) -> bool:
         """Whether nothing of it is leased and its head may go."""
-        return bool(self.waiting) and not self.run and not self.halted and self.waiting[0].state != DELAYED
+        return bool(self.waiting) and not self.out and not self.halted and self.waiting[0].state != DELAYED
 
     @property
     def best_priority(self) -> int:
@@ -156,4 +156,4 @@ class Lane:
     @property
     def idle(self) -> bool:
         """Whether nothing waits and nothing is leased: it can be removed."""
-        return not self.waiting and not self.run and not self.taken and not self.halted
+        return not self.waiting and not self.out and not self.taken and not self.halted

@@ -47,7 +47,7 @@ def _extend(decision: Decision, lease: Lease, ms: int) -> None:
 
 
 def release(decision: Decision, command: Release) -> None:
-    """Give back, no attempt counted, together with the rest of their runs. A stale token needs no release."""
+    """Give back, no attempt counted, with the later ones of their lanes. A stale token needs no release."""
     state = decision.state
     by_mailbox: dict[str, list[Lease]] = {}
     released = set(command.tokens)
@@ -61,7 +61,7 @@ def release(decision: Decision, command: Release) -> None:
                 leases.append(lease)
             elif lane not in lanes:
                 lanes[lane] = None
-                leases += dropwhile(lambda lease: lease.token not in released, lane.run.values())
+                leases += dropwhile(lambda lease: lease.token not in released, lane.out.values())
     for address, leases in by_mailbox.items():
         give_back(decision, address, leases)
     decision.after_write()

@@ -111,9 +111,9 @@ class Mailbox:
         """Change the settings. Breaker and rate restart if theirs changed; one opened by hand stays open."""
         before, self.settings = self.settings, settings
         if _limits(before) != _limits(settings):
-            held = self.breaker.until == NEVER
+            opened_by_hand = self.breaker.until == NEVER
             self.limit_anew()
-            if held:
+            if opened_by_hand:
                 self.breaker.hold()
                 self.gated = True
 
@@ -274,7 +274,7 @@ class Mailbox:
             lane = entry.lane = None if alone else self.lane_of(entry)
             if entry.lease is not None:
                 if lane is not None:
-                    lane.run[entry.lease.token] = entry.lease
+                    lane.out[entry.lease.token] = entry.lease
             elif lane is not None:
                 lane.join(entry)
             elif entry.state == READY:
@@ -290,7 +290,7 @@ class Mailbox:
     def pick(self, now: int, limit: int) -> tuple[list[Part], list[Entry]]:
         """Up to `limit` messages to deliver, in order, and the expired ones found on the way.
 
-        A lane gives one entry and competes again for its next, so a run may grow to `limit`. Where a dead
+        A lane gives one entry and competes again for its next, so it may have `limit` out. Where a dead
         letter halts its lane, nothing is picked beyond an expired entry of a lane.
         """
         ready = self.ready
@@ -336,6 +336,6 @@ class Mailbox:
         return first
 
     def leases_after(self, lease: Lease) -> list[Lease]:
-        """The later deliveries of the same run, which must be returned together with this one."""
+        """The later deliveries of the same lane, which must be returned together with this one."""
         lane = lease.entry.lane
         return [] if lane is None else lane.leases_after(lease)

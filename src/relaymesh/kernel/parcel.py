@@ -208,7 +208,7 @@ class Parcel:
         assert home is not None
         assert self.envelopes, "a parcel that has ended, or was unpacked, has nothing in it"
         for sequence in self.sequences:
-            entry = home.held[sequence] = self._entry(sequence)
+            entry = home.by_sequence[sequence] = self._entry(sequence)
             if self.leased:
                 entry.lease = lease = self._lease(entry)
                 if leases is not None:

@@ -179,13 +179,13 @@ class Ready:
             return []
         priority = busy[0]
         queue = self._queues[priority]
-        held = self._entries
+        entries = self._entries
         parts: list[Part] = []
         count = 0
         while queue and count < limit:
             item = queue.popleft()
             if isinstance(item, int):
-                entry = held.alone(item)
+                entry = entries.alone(item)
                 if entry is not None and entry.queued == priority:
                     entry.queued = 0
                     parts.append(entry)

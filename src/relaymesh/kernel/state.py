@@ -269,12 +269,12 @@ class State:
     def _enter(self, mailbox: Mailbox, entries: list[Entry]) -> None:
         """New entries, in order, into one mailbox."""
         mailbox.counters.accepted += len(entries)
-        held = mailbox.entries
+        home = mailbox.entries
         by_priority = mailbox.by_priority
         delayed: list[Entry] = []
         size = 0
         for entry in entries:
-            held[entry.sequence] = entry
+            home[entry.sequence] = entry
             envelope = entry.envelope
             size += len(envelope.content) if envelope.extra is None else envelope.size
             by_priority[entry.priority] += 1
@@ -363,7 +363,7 @@ class State:
             if self.keep is not None:
                 self.keep(mailbox, entry)
             if entry.lane is not None and entry.lease is not None:
-                del entry.lane.run[entry.lease.token]
+                del entry.lane.out[entry.lease.token]
                 by_lane.setdefault(entry.lane, []).append(entry)
             self._let_go(mailbox, entry)
             failure = record.failures[i] if record.failures else None
@@ -405,7 +405,7 @@ class State:
 
     def _settle(self, mailbox: Mailbox, entries: list[Entry]) -> None:
         """Remove them from the mailbox, its lanes, queues and leases; remember their ids."""
-        keep, live, leases, held = self.keep, self.live, self.leases, mailbox.entries
+        keep, live, leases, home = self.keep, self.live, self.leases, mailbox.entries
         lanes: dict[Lane, None] = {}
         settled: list[Entry] = []
         known = self.admitted.of(mailbox.address)
@@ -426,7 +426,7 @@ class State:
                 leased += 1
             elif live:
                 self._leave_queue(mailbox, entry)
-            del held[entry.sequence]
+            del home[entry.sequence]
             envelope = entry.envelope
             size += entry.size if entry.failures or envelope.extra is not None else len(envelope.content)
             by_priority[entry.priority] -= 1
@@ -488,8 +488,8 @@ class State:
 
     def _dropped(self, record: Dropped) -> None:
         mailbox = self.mailboxes[record.mailbox]
-        held = mailbox.entries
-        self._settle(mailbox, [held.take_out(sequence) for sequence in record.sequences])
+        home = mailbox.entries
+        self._settle(mailbox, [home.take_out(sequence) for sequence in record.sequences])
         mailbox.counters.dropped += record.count
 
     def _dead_lettered(self, record: DeadLettered) -> list[DeadLetter]:

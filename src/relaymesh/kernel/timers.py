@@ -75,20 +75,20 @@ def _waiting(mailbox: Mailbox, sequence: int, when: int) -> Entry | None:
 class Expiry:
     """Entries with a TTL, in buckets of about a second each, by the end of the bucket."""
 
-    __slots__ = ("_buckets", "_held", "_keys", "_settled", "next")
+    __slots__ = ("_buckets", "_keys", "_listed", "_settled", "next")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[Mailbox, list[int]]] = {}
         """Sequences, by mailbox, by the number of the bucket."""
         self._keys: list[int] = []
         self.next = NEVER
-        self._held = 0
+        self._listed = 0
         self._settled = 0
 
     def add(self, mailbox: Mailbox, entries: list[Entry]) -> None:
         last_key = -1
         bucket: list[int] = []
-        held = 0
+        listed = 0
         for entry in entries:
             ttl = entry.envelope.ttl_ms
             if ttl:
@@ -97,14 +97,14 @@ class Expiry:
                     bucket = self._bucket(key, mailbox)
                     last_key = key
                 bucket.append(entry.sequence)
-                held += 1
-        self._held += held
+                listed += 1
+        self._listed += listed
 
     def add_parcel(self, mailbox: Mailbox, parcel: Parcel) -> None:
         if parcel.ttl_ms:
             key = (parcel.accepted_at + parcel.ttl_ms >> EXPIRY_BUCKET_BITS) + 1
             self._bucket(key, mailbox).extend(parcel.sequences)
-            self._held += parcel.count
+            self._listed += parcel.count
 
     def _bucket(self, key: int, mailbox: Mailbox) -> list[int]:
         by_mailbox = self._buckets.get(key)
@@ -115,20 +115,20 @@ class Expiry:
         return by_mailbox.setdefault(mailbox, [])
 
     def settled(self, count: int) -> None:
-        """Count entries that are gone, with or without a TTL; sweep before they are most of what is held."""
+        """Count entries that are gone, with or without a TTL; sweep before they are most of the list."""
         self._settled += count
-        if self._settled > SWEEP_MIN and self._settled * 2 > self._held:
+        if self._settled > SWEEP_MIN and self._settled * 2 > self._listed:
             self._sweep()
 
     def _sweep(self) -> None:
         buckets: dict[int, dict[Mailbox, list[int]]] = {}
-        self._held = self._settled = 0
+        self._listed = self._settled = 0
         for key, by_mailbox in self._buckets.items():
             for mailbox, bucket in by_mailbox.items():
-                kept = [sequence for sequence in bucket if sequence in mailbox.entries.held]
+                kept = [sequence for sequence in bucket if sequence in mailbox.entries.by_sequence]
                 if kept:
                     buckets.setdefault(key, {})[mailbox] = kept
-                    self._held += len(kept)
+                    self._listed += len(kept)
         self._buckets = buckets
         self._keys = sorted(buckets)
         self._look()
@@ -141,7 +141,7 @@ class Expiry:
 
     def _add_again(self, mailbox: Mailbox, entry: Entry) -> None:
         self._bucket(_bucket_of(entry.expires_at), mailbox).append(entry.sequence)
-        self._held += 1
+        self._listed += 1
 
     def _look(self) -> None:
         self.next = self._keys[0] << EXPIRY_BUCKET_BITS if self._keys else NEVER
@@ -152,7 +152,7 @@ class Expiry:
         while self._keys and self._keys[0] << EXPIRY_BUCKET_BITS <= now:
             key = heappop(self._keys)
             for mailbox, bucket in self._buckets.pop(key).items():
-                self._held -= len(bucket)
+                self._listed -= len(bucket)
                 put_off: dict[int, Entry] = {}
                 for sequence in bucket:
                     entry = mailbox.entries.look(sequence)
@@ -168,7 +168,7 @@ class Expiry:
         return [(mailbox, list(entries.values())) for mailbox, entries in expired.items()]
 
     def __len__(self) -> int:
-        return self._held
+        return self._listed
 
 
 def _bucket_of(expires: int) -> int:

@@ -33,9 +33,9 @@ from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.kernel.step import Delivered, Step
 from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.clock import Latch, MeshTime
-from relaymesh.node.outcome import log_step
 from relaymesh.node.release import Marks, all_needs, delivery_needs, look_needs, may_leave
 from relaymesh.node.sent import log_sent
+from relaymesh.node.step_log import log_step
 from relaymesh.store.projection import Projection
 from relaymesh.wire.records import payload_of
 

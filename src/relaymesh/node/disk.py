@@ -115,7 +115,7 @@ class RealLock:
         except BaseException:
             os.close(self._fd)
             raise
-        _held.add(self)
+        _taken.add(self)
 
     def note(self, text: bytes) -> None:
         os.ftruncate(self._fd, 0)
@@ -123,7 +123,7 @@ class RealLock:
         os.write(self._fd, text)
 
     def release(self) -> None:
-        _held.discard(self)
+        _taken.discard(self)
         descriptor, self._fd = self._fd, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -144,13 +144,13 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-_held: weakref.WeakSet[RealLock] = weakref.WeakSet()
+_taken: weakref.WeakSet[RealLock] = weakref.WeakSet()
 
 
 def _drop_inherited_locks() -> None:
     # A forked child shares the lock's open file. If the child kept it open, the directory would stay locked
     # after the parent was killed. Closing the child's copy leaves the parent's lock in place.
-    for lock in list(_held):
+    for lock in list(_taken):
         lock.release()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from relaymesh.journal import Disk, MirroredDisk, drop_archived, list_segments
-from relaymesh.journal.archive import Hold, held_bytes, old_segments
+from relaymesh.journal.archive import Hold, old_segments, waiting_bytes
 from relaymesh.journal.consumers import Consumer, list_consumers
 from relaymesh.node.settings import MeshSettings
 
@@ -75,11 +75,11 @@ def _tell_near(disk: Disk, consumers: list[Consumer], hold: Hold, before_ns: int
     """Look at what is held now: the age of the oldest segment, and the size of all."""
     segments = list_segments(disk)
     old = old_segments(disk, segments[-1].name.first_sequence, before_ns)
-    held = [each for each in old if each.successor.name.first_sequence > hold.sequence]
-    if not held:
+    waiting = [each for each in old if each.successor.name.first_sequence > hold.sequence]
+    if not waiting:
         return
-    age = (wall_ns - held[0].created_ns) / (wall_ns - hold.before_ns)
-    size = held_bytes(disk, old, hold) / hold.bytes_max
+    age = (wall_ns - waiting[0].created_ns) / (wall_ns - hold.before_ns)
+    size = waiting_bytes(disk, old, hold) / hold.bytes_max
     if max(age, size) >= NEAR:
         slowest = min(consumers, key=lambda each: each.sequence)
         alert.warning(

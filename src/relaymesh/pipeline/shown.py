@@ -150,8 +150,8 @@ def _three_digits(value: float) -> str:
 
 def _two_parts(seconds: float) -> str:
     """The largest unit that fits and the one below it, rounded to the latter."""
-    for place, (unit, unit_s) in enumerate(_PARTS[:-1]):
-        below, below_s = _PARTS[place + 1]
+    for index, (unit, unit_s) in enumerate(_PARTS[:-1]):
+        below, below_s = _PARTS[index + 1]
         rounded = round(seconds / below_s) * below_s
         if rounded >= unit_s:
             many, rest = divmod(rounded, unit_s)

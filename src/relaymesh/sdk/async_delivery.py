@@ -12,8 +12,8 @@ from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, whole
 from relaymesh.kernel.commands import Ack, Complete, Extend, Nack, Send, Settle
 from relaymesh.sdk.compose import Batch
+from relaymesh.sdk.endings import Drop, Ending
 from relaymesh.sdk.handed import Handed
-from relaymesh.sdk.outcome import Drop, Outcome
 from relaymesh.sdk.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -122,10 +122,10 @@ class AsyncDelivery(Handed):
         try:
             await self._fail(error)
         except LeaseLost:
-            if isinstance(error, Outcome):
+            if isinstance(error, Ending):
                 raise
             # The block's own error tells more; a lost lease needs no nack.
-        return isinstance(error, Outcome)
+        return isinstance(error, Ending)
 
     async def _finish(self) -> None:
         """The work is done. If the lease was lost meanwhile, record that the next delivery need not repeat

@@ -18,13 +18,13 @@ from relaymesh.node.settings import Durability
 from relaymesh.sdk.async_agent import AsyncHandler
 from relaymesh.sdk.async_operations import AsyncOperations
 from relaymesh.sdk.async_pool import AsyncWorkerPool
+from relaymesh.sdk.endings import FailureTable
 from relaymesh.sdk.handlers import checked_topic, handler_name
+from relaymesh.sdk.location import LocalLocation, Settings, location_of
 from relaymesh.sdk.mesh import HANDLERS_STOP_S, WATCH_S, deadline_of, log_stop, raise_failure
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_async_session
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
-from relaymesh.sdk.outcome import FailureTable
-from relaymesh.sdk.place import LocalPlace, Settings, place_of
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, worker_counts
 from relaymesh.sdk.renewal import AsyncRenewer
 from relaymesh.sdk.session import AsyncSession
@@ -55,7 +55,7 @@ class AsyncMesh(AsyncOperations):
         transport: Transport | None = None,
     ) -> None:
         """Opened by `async with`, or `await mesh.open()`. At most `workers[1]` handlers run at once."""
-        self._place = place_of(
+        self._location = location_of(
             path, durability=durability, settings=settings, token=token, transport=transport
         )
         self._clock = checked_clock(clock)
@@ -77,7 +77,7 @@ class AsyncMesh(AsyncOperations):
         if self._closed:
             raise Closed("this mesh is closed")
         if self._opened is None:
-            session = self._opened = await open_async_session(self._place, self._clock)
+            session = self._opened = await open_async_session(self._location, self._clock)
             self._loop = asyncio.get_running_loop()
             self._limit = session.payload_bytes_max
             self._names = Names(session.namespace)
@@ -109,7 +109,7 @@ class AsyncMesh(AsyncOperations):
         """The data directory; None for a mesh in memory or a remote mesh."""
         if self._opened is not None:
             return self._opened.path
-        return self._place.path if isinstance(self._place, LocalPlace) else None
+        return self._location.path if isinstance(self._location, LocalLocation) else None
 
     def on(
         self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]

@@ -14,8 +14,8 @@ from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, whole
 from relaymesh.kernel.commands import Ack, Complete, Extend, Nack, Send, Settle
 from relaymesh.sdk.compose import Batch
+from relaymesh.sdk.endings import Drop, Ending
 from relaymesh.sdk.handed import Handed
-from relaymesh.sdk.outcome import Drop, Outcome
 from relaymesh.sdk.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -123,10 +123,10 @@ class Delivery(Handed):
         try:
             self._fail(error)
         except LeaseLost:
-            if isinstance(error, Outcome):
+            if isinstance(error, Ending):
                 raise
             # The block's own error tells more; a lost lease needs no nack.
-        return isinstance(error, Outcome)
+        return isinstance(error, Ending)
 
     def _finish(self) -> None:
         """The work is done. If the lease was lost meanwhile, record that the next delivery need not repeat

@@ -18,7 +18,7 @@ from relaymesh.kernel.contract import OTHER
 from relaymesh.kernel.deliveries import NO_LANE, Deliveries
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.token import format_token
-from relaymesh.sdk.outcome import FailureTable, stack_of, text_of, until_ms
+from relaymesh.sdk.endings import FailureTable, stack_of, text_of, until_ms
 from relaymesh.sdk.typed import Model, content_as
 from relaymesh.wire.content import decode_content
 from relaymesh.wire.envelope import when

@@ -18,13 +18,13 @@ from relaymesh.kernel.bounds import flag, patience
 from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
 from relaymesh.sdk.agent import Handler
+from relaymesh.sdk.endings import FailureTable
 from relaymesh.sdk.handlers import checked_topic, handler_name
+from relaymesh.sdk.location import Settings, location_of
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_session
 from relaymesh.sdk.operations import Operations
 from relaymesh.sdk.options import MailboxOptions
-from relaymesh.sdk.outcome import FailureTable
-from relaymesh.sdk.place import Settings, place_of
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool, worker_counts
 from relaymesh.sdk.renewal import Renewer
 from relaymesh.sdk.session import Described, Session
@@ -77,9 +77,11 @@ class Mesh(Operations):
         token: the access token, for a URL. None: `RELAYMESH_TOKEN`.
         transport: how to speak to the node of a URL: `websocket`, the default, or `http`.
         """
-        place = place_of(path, durability=durability, settings=settings, token=token, transport=transport)
+        location = location_of(
+            path, durability=durability, settings=settings, token=token, transport=transport
+        )
         counts = worker_counts(workers)
-        self._start(open_session(place, checked_clock(clock)), counts)
+        self._start(open_session(location, checked_clock(clock)), counts)
 
     _session: Session
 

@@ -15,10 +15,10 @@ from relaymesh.node.async_local import AsyncLocalSession
 from relaymesh.node.clock import Clock
 from relaymesh.node.local import LocalSession
 from relaymesh.node.node import Node
-from relaymesh.sdk.place import LocalPlace, RemotePlace
+from relaymesh.sdk.location import LocalLocation, RemoteLocation
 from relaymesh.sdk.session import AsyncSession, Session
 
-Place = LocalPlace | RemotePlace
+Location = LocalLocation | RemoteLocation
 
 
 def checked_clock(clock: Any) -> Clock | None:
@@ -29,49 +29,51 @@ def checked_clock(clock: Any) -> Clock | None:
     return clock  # type: ignore[no-any-return]
 
 
-def open_session(place: Place, clock: Clock | None) -> Session:
+def open_session(location: Location, clock: Clock | None) -> Session:
     """Raises `DirectoryInUse` when another process has the directory and is not a node that can be used."""
-    if isinstance(place, LocalPlace):
+    if isinstance(location, LocalLocation):
         try:
-            return LocalSession(Node(place.path, place.settings, clock=clock))
+            return LocalSession(Node(location.path, location.settings, clock=clock))
         except DirectoryInUse as error:
-            place = _node_on(place, error)
+            location = _node_on(location, error)
     return connect_threaded(
-        place.url, place.token, place.transport, place.settings, clock=clock, find=place.find
+        location.url, location.token, location.transport, location.settings, clock=clock, find=location.find
     )
 
 
-async def open_async_session(place: Place, clock: Clock | None) -> AsyncSession:
+async def open_async_session(location: Location, clock: Clock | None) -> AsyncSession:
     """The same on a running loop, without blocking it."""
-    if isinstance(place, LocalPlace):
+    if isinstance(location, LocalLocation):
         try:
-            return AsyncLocalSession(await asyncio.to_thread(Node, place.path, place.settings, clock=clock))
+            return AsyncLocalSession(
+                await asyncio.to_thread(Node, location.path, location.settings, clock=clock)
+            )
         except DirectoryInUse as error:
-            place = await asyncio.to_thread(_node_on, place, error)
+            location = await asyncio.to_thread(_node_on, location, error)
     return await connect(
-        place.url, place.token, place.transport, place.settings, clock=clock, find=place.find
+        location.url, location.token, location.transport, location.settings, clock=clock, find=location.find
     )
 
 
-def _node_on(place: LocalPlace, error: DirectoryInUse) -> RemotePlace:
+def _node_on(location: LocalLocation, error: DirectoryInUse) -> RemoteLocation:
     """The node that runs on the directory, if there is one and the arguments allow its use."""
-    assert place.path is not None
-    found = running_node(place.path)
+    assert location.path is not None
+    found = running_node(location.path)
     if found is None:
         raise DirectoryInUse(
             error.message,
             hint="stop the other process, or run relaymesh serve on the directory: every process can then "
             "use it, by its path or its URL. `fuser -v lock` in the directory (as root) names the holder",
         ) from error
-    if not place.plain:
+    if not location.plain:
         raise DirectoryInUse(
             f"{error.message}, and its node has settings of its own",
             hint=f"leave out durability and settings to use the node at {found.url}",
         ) from error
-    return RemotePlace(
+    return RemoteLocation(
         url=found.url,
         token=found.token,
         transport="websocket",
         settings=RemoteSettings(),
-        find=partial(running_node, place.path),
+        find=partial(running_node, location.path),
     )

@@ -24,11 +24,11 @@ from relaymesh.kernel.query import DeadLetters
 from relaymesh.sdk.agent import Agent, Subscription
 from relaymesh.sdk.compose import chosen_ids, compose_all
 from relaymesh.sdk.delivery import Delivery
+from relaymesh.sdk.endings import FailureTable
 from relaymesh.sdk.handed import checked_deliveries, mark_settled
 from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, edited_messages, redriven, select
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
-from relaymesh.sdk.outcome import FailureTable
 from relaymesh.sdk.receipt import Receipt, receipts_of
 from relaymesh.wire.envelope import parse_priority
 from relaymesh.wire.housekeeping import Checkpoint, Stats

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from relaymesh.errors import InvalidSettings
 from relaymesh.kernel.settings import MailboxSettings, Overflow, ScheduleName, Semantics
-from relaymesh.sdk.outcome import ContractSpec, FailureTable
+from relaymesh.sdk.endings import ContractSpec, FailureTable
 
 
 class MailboxOptions(TypedDict, total=False):

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from relaymesh.client.discovery import ADDRESS_FILE, SERVER_DIRECTORY
-from relaymesh.journal.layout import is_held, read_owner
+from relaymesh.journal.layout import is_locked, read_owner
 from relaymesh.node.disk import RealDisk
 from relaymesh.server.security.secretfile import make_private_folder, write_private
 
@@ -57,7 +57,7 @@ def read_address(directory: Path, *, system: str = os.name) -> NodeAddress | Non
     if read_owner(disk).get("pid") != str(address.pid):
         return None
     # Windows cannot be asked whether a process lives without ending it: who holds the lock?
-    runs = is_held(disk) if system == "nt" else alive(address.pid)
+    runs = is_locked(disk) if system == "nt" else alive(address.pid)
     return address if runs else None
 
 

@@ -40,7 +40,7 @@ from relaymesh.kernel.records import (
     with_failure,
 )
 from relaymesh.store.projection import Projection, State
-from relaymesh.store.runs import RUN_MAX, Runs
+from relaymesh.store.series import SERIES_MAX, SeriesRows
 
 INT64_MAX = (1 << 63) - 1
 """A time beyond what SQLite can hold is stored as this; only the shown time saturates."""
@@ -169,10 +169,10 @@ class Changes:
 
     # -- reading out: flat lists of values, row after row
 
-    def direct_rows(self) -> tuple[list[object], Runs]:
-        """New rows of `messages` for messages sent to a mailbox: by themselves, and in runs."""
+    def direct_rows(self) -> tuple[list[object], SeriesRows]:
+        """New rows of `messages` for messages sent to a mailbox: by themselves, and in series."""
         rows: list[object] = []
-        runs = Runs()
+        series = SeriesRows()
         for base, record in self._accepted:
             mailbox, at = record.mailbox, record.at
             namespace = namespace_of(mailbox)
@@ -182,13 +182,13 @@ class Changes:
             for start, end, (state, attempts, updated) in _stretches(hows):
                 first, envelopes = base + start, record.envelopes[start:end]
                 due = _due(at, envelopes[0].delay_ms)
-                if runs.take(first, envelopes, (namespace, mailbox, state, attempts, at, due, updated)):
+                if series.take(first, envelopes, (namespace, mailbox, state, attempts, at, due, updated)):
                     continue
                 for sequence, e in enumerate(envelopes, first):
                     due = _due(at, e.delay_ms)
                     rows += (sequence, namespace, mailbox, e.id, e.type, e.sender, e.task, e.priority,
                              state, attempts, at, due, updated, digest_of(e.content))  # fmt: skip
-        return rows, runs
+        return rows, series
 
     @property
     def accepted(self) -> tuple[int, int] | None:
@@ -256,13 +256,13 @@ class Changes:
 
 
 def _stretches(hows: list[Settled]) -> Iterator[tuple[int, int, Settled]]:
-    """Start and end of those that ended in the same way, one after the other, as many as a run may have."""
+    """Start and end of those that ended in the same way, one after the other, at most a series."""
     start = 0
     for how, same in groupby(hows):
         end = start + len(list(same))
         while start < end:
-            yield start, min(end, start + RUN_MAX), how
-            start = min(end, start + RUN_MAX)
+            yield start, min(end, start + SERIES_MAX), how
+            start = min(end, start + SERIES_MAX)
 
 
 def _due(at: int, delay_ms: int) -> int:
@@ -273,7 +273,7 @@ def _json(failures: Sequence[Failure]) -> str:
     return msgspec.json.encode(failures).decode()
 
 
-def runs(changed: dict[int, How]) -> dict[How, list[int]]:
+def series(changed: dict[int, How]) -> dict[How, list[int]]:
     """Sequences that changed in the same way, together: one statement each."""
     alike: dict[How, list[int]] = {}
     for sequence, how in changed.items():

@@ -13,23 +13,23 @@ import apsw
 
 from relaymesh.errors import StoreMisconfigured
 from relaymesh.kernel.dedup import WINDOW_MS, Seen
-from relaymesh.store.changes import Changes, LetterSettled, runs
+from relaymesh.store.changes import Changes, LetterSettled, series
 from relaymesh.store.connect import connect_reader, connect_writer
 from relaymesh.store.projection import Projection, State
 from relaymesh.store.queries import QUERIES, ManyRows
-from relaymesh.store.runs import Runs
 from relaymesh.store.schema import migrate
+from relaymesh.store.series import SeriesRows
 from relaymesh.store.views import LetterRow, MessageRow, Views
 
 HISTORY_DAYS = 7
 DAY_MS = 86_400_000
 REBUILD_EVENTS = 20_000
 
-RUN_MIN = 16
-"""A run of at least so many messages settled alike is one statement of its own; shorter ones share."""
+SERIES_MIN = 16
+"""A series of at least so many messages settled alike is one statement of its own; shorter ones share."""
 
 _DIRECT = ManyRows("insert_direct", 14)
-_RUNS = ManyRows("insert_runs", Runs.width)
+_SERIES = ManyRows("insert_series", SeriesRows.width)
 _ROUTED = ManyRows("insert_routed", 14)
 _REDRIVEN = ManyRows("insert_redriven", 14)
 _ADMITTED_BY_TOPIC = ManyRows("insert_admitted_by_topic", 9)
@@ -146,12 +146,12 @@ class SqliteStore:
 
     def _write(self, changes: Changes) -> None:
         # New messages first: they take their own settles out, and what is left settles older rows.
-        direct, in_runs = changes.direct_rows()
+        direct, in_series = changes.direct_rows()
         routed, admitted = changes.routed_rows()
         redriven = changes.redriven_rows()
         writer = self._writer
-        if in_runs.rows:
-            _RUNS.run(writer, in_runs.rows, in_runs.blobs)
+        if in_series.rows:
+            _SERIES.run(writer, in_series.rows, in_series.blobs)
         _DIRECT.run(writer, direct)
         _ROUTED.run(writer, routed)
         _REDRIVEN.run(writer, redriven)
@@ -166,14 +166,14 @@ class SqliteStore:
         _TOUCH.run(writer, changes.touched_rows())
         _LETTERS.run(writer, changes.letter_rows())
         for mailbox, settled in changes.letters_settled.items():
-            for how, dead_sequences in runs(settled).items():
+            for how, dead_sequences in series(settled).items():
                 self._settle_letters(mailbox, how, dead_sequences)
 
     def _settle(self, changes: Changes) -> None:
         few: list[object] = []
         for mailbox, settled in changes.settled.items():
-            for how, sequences in runs(settled).items():
-                if len(sequences) >= RUN_MIN:
+            for how, sequences in series(settled).items():
+                if len(sequences) >= SERIES_MIN:
                     self._writer.execute(QUERIES["settle_run"], (*how, mailbox, _carray(sequences)))
                     continue
                 for sequence in sequences:

@@ -13,7 +13,7 @@ from relaymesh.kernel.bounds import TOKEN_MAX, shown, whole
 from relaymesh.node.clock import Clock
 from relaymesh.node.node import Node
 from relaymesh.node.settings import Durability, MeshSettings, directory
-from relaymesh.sdk.place import settings_of
+from relaymesh.sdk.location import settings_of
 from relaymesh.testing.clock import ManualClock
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import count
 
 from relaymesh.testing.simulation.report import Report, describe
-from relaymesh.testing.simulation.scenario import Outcome, run_seed, run_seeds
+from relaymesh.testing.simulation.scenario import Played, run_seed, run_seeds
 
 CHUNK = 25
 SHOWN_MAX = 5
@@ -34,16 +34,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     report = Report()
     show = _Progress(quiet=options.json)
     if options.trace:
-        outcome = run_seed(options.first, keep_trace=True)
-        report.add(outcome)
-        _say("\n".join(outcome.trace))
+        played = run_seed(options.first, keep_trace=True)
+        report.add(played)
+        _say("\n".join(played.trace))
     else:
-        for outcome in _outcomes(options.first, options.seeds, options.jobs, options.minutes):
-            report.add(outcome)
+        for played in _all_played(options.first, options.seeds, options.jobs, options.minutes):
+            report.add(played)
             show.seed(report)
-            if outcome.violation is not None and len(report.violations) <= SHOWN_MAX:
+            if played.violation is not None and len(report.violations) <= SHOWN_MAX:
                 show.clear()
-                _say(describe(outcome.violation), error=options.json)
+                _say(describe(played.violation), error=options.json)
     show.clear()
     if options.trace and report.violations:
         _say(describe(report.violations[0]), error=options.json)
@@ -80,7 +80,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _outcomes(first: int, seeds: int | None, jobs: int, minutes: float | None) -> Iterator[Outcome]:
+def _all_played(first: int, seeds: int | None, jobs: int, minutes: float | None) -> Iterator[Played]:
     """In the order of the seeds, whichever process played them; whole chunks until the time is up."""
     chunks = _chunks(first, seeds)
     end = None if minutes is None else time.monotonic() + 60 * minutes
@@ -91,7 +91,7 @@ def _outcomes(first: int, seeds: int | None, jobs: int, minutes: float | None) -
                 return
         return
     with ProcessPoolExecutor(jobs) as pool:
-        waiting: list[Future[list[Outcome]]] = []
+        waiting: list[Future[list[Played]]] = []
         for chunk in chunks:
             waiting.append(pool.submit(play, chunk))
             if len(waiting) >= 2 * jobs:
@@ -109,7 +109,7 @@ def _chunks(first: int, seeds: int | None) -> Iterable[range]:
     return (range(start, min(start + CHUNK, last)) for start in range(first, last, CHUNK))
 
 
-def play(chunk: range) -> list[Outcome]:
+def play(chunk: range) -> list[Played]:
     """One chunk, in a process of the pool."""
     return list(run_seeds(chunk))
 

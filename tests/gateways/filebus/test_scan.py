@@ -142,9 +142,9 @@ def test_a_thousand_dead_letters_cost_a_quiet_bus_nothing(bus: Station) -> None:
     for number in range(1000):
         bus.write(f"dead/m-{number}~0.1.{number + 1}.meta.json", "{}")
         bus.write(f"dead/m-{number}~0.1.{number + 1}.reason.json", "{}")
-    assert bus.bus.deliveries._places.look() == {}
+    assert bus.bus.deliveries._spots.look() == {}
     os.utime(bus.path / "dead", (1_000_000, 1_000_000))
     bus.turn()
-    known = bus.bus.deliveries._places._known[bus.bus._tree.dead]
+    known = bus.bus.deliveries._spots._known[bus.bus._tree.dead]
     bus.turn()
-    assert bus.bus.deliveries._places._known[bus.bus._tree.dead] is known
+    assert bus.bus.deliveries._spots._known[bus.bus._tree.dead] is known

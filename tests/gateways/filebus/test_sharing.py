@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relaymesh.cli.main import main
-from relaymesh.gateways.filebus.place import make_bus
+from relaymesh.gateways.filebus.directory import make_bus
 from relaymesh.gateways.filebus.tree import PRIVATE as OWN
 from relaymesh.gateways.filebus.tree import Tree
 

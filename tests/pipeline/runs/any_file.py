@@ -174,7 +174,7 @@ class OnTrial:
     def files_of_bronze(self) -> list[str]:
         """Those that the log and the generation name."""
         pieces = Bronze(self._path / "pristine").snapshot().pieces
-        return sorted(f"{piece.place}/{file.name}" for piece in pieces for file in piece.contents)
+        return sorted(f"{piece.path}/{file.name}" for piece in pieces for file in piece.contents)
 
     @staticmethod
     def harms(file: str) -> tuple[Harm, ...]:

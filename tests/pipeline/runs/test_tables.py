@@ -14,7 +14,7 @@ import pytest
 from relaymesh.errors import DirectoryInUse, FormatTooNew, InvalidSettings, JournalDamaged, NotFound
 from relaymesh.pipeline.tables.durable import swap_file
 from relaymesh.pipeline.tables.formats import NO_DAY, Delta, Iceberg, Parquet
-from relaymesh.pipeline.tables.lock import holder, is_held, warehouse_lock
+from relaymesh.pipeline.tables.lock import holder, is_locked, warehouse_lock
 from relaymesh.pipeline.tables.manifest import PublishedTable
 from relaymesh.pipeline.tables.store import MANIFEST, TableStore
 
@@ -150,9 +150,9 @@ def test_a_warehouse_is_held_by_one_process_and_freed_by_its_death(tmp_path: Pat
         assert process.stdout.readline() == b"held\n"
         with pytest.raises(DirectoryInUse, match=f"pid {process.pid}.*run r1"), warehouse_lock(tmp_path, "x"):
             raise AssertionError("the lock was given twice")
-        assert is_held(tmp_path)
+        assert is_locked(tmp_path)
         process.kill()
-    assert not is_held(tmp_path)
+    assert not is_locked(tmp_path)
     assert "run r1" in (holder(tmp_path) or ""), "the file is left behind, and holds nobody up"
     with warehouse_lock(tmp_path, "run r2"):
-        assert is_held(tmp_path)
+        assert is_locked(tmp_path)

@@ -217,7 +217,7 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(house: House) -> None:
     assert heard.status == 413
     assert heard.headers["connection"] == "close"
     assert taken < 1_100_000  # what a refused client may still say
-    assert house.guard._bodies.held == 0
+    assert house.guard._bodies.taken == 0
 
 
 class Holding:
@@ -258,7 +258,7 @@ def test_the_bodies_of_all_requests_together_are_bounded(tmp_path: Path) -> None
 
     heard = run(story())
     assert (heard.status, heard.json["code"]) == (503, "TOO_MANY_BODIES")
-    assert house.guard._bodies.held == 0
+    assert house.guard._bodies.taken == 0
 
 
 def test_the_bodies_of_one_credential_stop_that_credential_alone(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_a_client_that_goes_away_half_way_is_not_answered(house: House) -> None:
     heard = Heard()
     asyncio.run(house.guard(house.scope("POST", "/v1/messages"), receive, heard.send))
     assert heard.status == 0
-    assert house.guard._bodies.held == 0
+    assert house.guard._bodies.taken == 0
 
 
 # -- the audit

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from relaymesh.errors import MeshError
 from relaymesh.gateways.filebus.folder import Folder
-from relaymesh.gateways.filebus.held import Held, Place
+from relaymesh.gateways.filebus.held_files import Held, Spot
 from relaymesh.gateways.filebus.letter import META_BYTES_MAX
 from relaymesh.gateways.filebus.names import META, token_of
 from relaymesh.gateways.filebus.session import live_leases
@@ -47,16 +47,16 @@ def read_words(folder: Folder, stem: str, owners: frozenset[int]) -> MetaWords:
 def find_again(
     session: Session,
     agents: tuple[str, ...],
-    claims: Iterable[tuple[str, Place, MetaWords]],
+    claims: Iterable[tuple[str, Spot, MetaWords]],
 ) -> list[Held]:
     """Those whose lease is still good, and is a lease of an agent of this bus: a name can be forged."""
-    named = {token_of(stem): (stem, place, words) for stem, place, words in claims}
+    named = {token_of(stem): (stem, spot, words) for stem, spot, words in claims}
     tokens = [token for token in named if token is not None]
     live = live_leases(session, tokens)
     now = session.now()
     found = []
     for token in tokens:
-        stem, place, words = named[token]
+        stem, spot, words = named[token]
         settled = words.delivery.settled and token not in live
         mailbox = live.get(token) or (words.to if token in live or settled else "")
         if mailbox not in agents:
@@ -71,7 +71,7 @@ def find_again(
                 length_ms=length_ms,
                 deadline=now,  # unknown: renewed at the next look
                 expires_at=0,
-                place=place,
+                spot=spot,
                 moved_at=now,
                 settled=settled,
             )

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from relaymesh.errors import DirectoryError
 from relaymesh.gateways.filebus.claim import find_again, read_words
 from relaymesh.gateways.filebus.folder import Folder
-from relaymesh.gateways.filebus.held import CLAIMED, DEAD, DONE, INBOX, Held, Place, Places
+from relaymesh.gateways.filebus.held_files import CLAIMED, DEAD, DONE, INBOX, Held, Spot, Spots
 from relaymesh.gateways.filebus.inbox import drop_payload, put_out, withdraw
 from relaymesh.gateways.filebus.names import ALIVE, LOST, META, delivery_stem, is_day, token_of
 from relaymesh.gateways.filebus.notices import Notices
@@ -54,13 +54,13 @@ class Deliveries:
         self._settling = Settling(tree, session, agents, notices, wall)
         self._holder = f"filebus:{tree.path.name}"
         self.held: dict[str, Held] = {}
-        self._places = Places(tree)
+        self._spots = Spots(tree)
         self._withdraw_all()
         self.check_claims()
 
     def turn(self) -> bool:
         """Settle what was moved, renew what is out, put out what there is room for: did anything happen?"""
-        found = self._places.look()
+        found = self._spots.look()
         moved = self._follow(found)
         settled = self._settle(found)
         self._renew()
@@ -72,22 +72,22 @@ class Deliveries:
 
     # -- where they are
 
-    def _follow(self, found: dict[str, Place]) -> bool:
+    def _follow(self, found: dict[str, Spot]) -> bool:
         """Note where every delivery lies now. A move is a sign of life."""
         now = self._session.now()
         moved = False
         for held in list(self.held.values()):
-            place = found.get(held.stem)
-            if place is None:
+            spot = found.get(held.stem)
+            if spot is None:
                 held.missing += 1
                 if held.missing >= MISSING_MAX:
                     self._miss(held)
                 continue
             held.missing = 0
-            if place != held.place:
-                if held.place.state == INBOX:
+            if spot != held.spot:
+                if held.spot.state == INBOX:
                     self._pass_over(held)
-                held.place, held.moved_at = place, now
+                held.spot, held.moved_at = spot, now
                 moved = True
         return moved
 
@@ -96,7 +96,7 @@ class Deliveries:
         for held in self.held.values():  # in the order in which they were put out
             if held is claimed:
                 return
-            if held.place.state == INBOX and held.mailbox == claimed.mailbox:
+            if held.spot.state == INBOX and held.mailbox == claimed.mailbox:
                 held.passed_over += 1
 
     def _miss(self, held: Held) -> None:
@@ -116,34 +116,34 @@ class Deliveries:
 
     def check_claims(self) -> None:
         """Take back claims that this gateway does not know, and mark those whose lease is gone."""
-        found = self._places.look(anew=True)
-        unknown = {stem: place for stem, place in found.items() if stem not in self.held}
+        found = self._spots.look(anew=True)
+        unknown = {stem: spot for stem, spot in found.items() if stem not in self.held}
         self._find_again(unknown)
-        for stem, place in unknown.items():
-            folder = self._tree.workers.get(place.of) if place.state == CLAIMED else None
+        for stem, spot in unknown.items():
+            folder = self._tree.workers.get(spot.of) if spot.state == CLAIMED else None
             if folder is not None and stem not in self.held:
                 self._mark_lost(folder, stem)
 
-    def _find_again(self, found: dict[str, Place]) -> None:
+    def _find_again(self, found: dict[str, Spot]) -> None:
         claims = [
-            (stem, place, read_words(self._folder(place), stem, self._tree.owners))
-            for stem, place in found.items()
+            (stem, spot, read_words(self._folder(spot), stem, self._tree.owners))
+            for stem, spot in found.items()
         ]
         for held in find_again(self._session, self._agents, claims):
             self.held[held.stem] = held
 
-    def _folder(self, place: Place) -> Folder:
-        if place.state == INBOX:
-            return self._tree.tiers[place.of]
-        if place.state == CLAIMED:
-            return self._tree.workers[place.of]
-        return self._tree.done if place.state == DONE else self._tree.dead
+    def _folder(self, spot: Spot) -> Folder:
+        if spot.state == INBOX:
+            return self._tree.tiers[spot.of]
+        if spot.state == CLAIMED:
+            return self._tree.workers[spot.of]
+        return self._tree.done if spot.state == DONE else self._tree.dead
 
     # -- settling
 
-    def _settle(self, found: dict[str, Place]) -> bool:
-        done = [stem for stem, place in found.items() if place.state == DONE]
-        dead = [stem for stem, place in found.items() if place.state == DEAD]
+    def _settle(self, found: dict[str, Spot]) -> bool:
+        done = [stem for stem, spot in found.items() if spot.state == DONE]
+        dead = [stem for stem, spot in found.items() if spot.state == DEAD]
         if not done and not dead:
             return False
         self._find_again({stem: found[stem] for stem in (*done, *dead) if stem not in self.held})
@@ -180,7 +180,7 @@ class Deliveries:
     def _look_for_life(self, now: int) -> None:
         seen: dict[str, int] = {}
         for held in self._in(CLAIMED):
-            worker = held.place.of
+            worker = held.spot.of
             if worker not in seen:
                 folder = self._tree.workers.get(worker)
                 status = None if folder is None else folder.stat(ALIVE)
@@ -189,14 +189,14 @@ class Deliveries:
                 held.alive_ns, held.moved_at = seen[worker], now
 
     def _is_silent(self, held: Held, now: int) -> bool:
-        return held.place.state == CLAIMED and now - held.moved_at > self._settings.silent_s * 1000
+        return held.spot.state == CLAIMED and now - held.moved_at > self._settings.silent_s * 1000
 
     def _lose(self, held: Held) -> None:
         """The lease is gone. A worker's file is renamed under it: its move to `done/` will fail."""
-        if held.place.state == INBOX:
-            lost = withdraw(self._tree, held.stem, held.place.of)
-        elif held.place.state == CLAIMED and held.place.of in self._tree.workers:
-            lost = self._mark_lost(self._tree.workers[held.place.of], held.stem)
+        if held.spot.state == INBOX:
+            lost = withdraw(self._tree, held.stem, held.spot.of)
+        elif held.spot.state == CLAIMED and held.spot.of in self._tree.workers:
+            lost = self._mark_lost(self._tree.workers[held.spot.of], held.stem)
         else:
             lost = False
         if lost:
@@ -212,7 +212,7 @@ class Deliveries:
     # -- the window
 
     def _in(self, state: str) -> list[Held]:
-        return [held for held in self.held.values() if held.place.state == state]
+        return [held for held in self.held.values() if held.spot.state == state]
 
     def _fill(self) -> bool:
         """Put out what the mesh has, one at a time: so a lane never has two of its messages out."""
@@ -243,7 +243,7 @@ class Deliveries:
 
     def _give_back(self, chosen: Iterable[Held]) -> None:
         """Unburned, if no worker was faster."""
-        taken = [held for held in chosen if withdraw(self._tree, held.stem, held.place.of)]
+        taken = [held for held in chosen if withdraw(self._tree, held.stem, held.spot.of)]
         for held in taken:
             del self.held[held.stem]
         if taken:
@@ -251,11 +251,11 @@ class Deliveries:
 
     def _withdraw_all(self) -> None:
         """Clear the inbox, also of what an earlier gateway left there."""
-        found = self._places.look(anew=True)
+        found = self._spots.look(anew=True)
         tokens = [
             token
-            for stem, place in found.items()
-            if place.state == INBOX and (token := token_of(stem)) and withdraw(self._tree, stem, place.of)
+            for stem, spot in found.items()
+            if spot.state == INBOX and (token := token_of(stem)) and withdraw(self._tree, stem, spot.of)
         ]
         for stem in [stem for stem, held in self.held.items() if held.token in tokens]:
             del self.held[stem]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from relaymesh.gateways.filebus.dead import pretty
-from relaymesh.gateways.filebus.held import INBOX, Held, Place
+from relaymesh.gateways.filebus.held_files import INBOX, Held, Spot
 from relaymesh.gateways.filebus.names import META, PAYLOAD, PAYLOAD_BYTES, delivery_stem, tier_of
 from relaymesh.gateways.filebus.tree import Tree
 from relaymesh.kernel.deliveries import DeliveryRow
@@ -35,7 +35,7 @@ def put_out(tree: Tree, row: DeliveryRow, mailbox: str, now: int) -> Held:
         length_ms=length_ms,
         deadline=row.deadline,
         expires_at=_expires_at(row, now),
-        place=Place(INBOX, tier),
+        spot=Spot(INBOX, tier),
         moved_at=now,
         settled=row.settled,
     )

@@ -8,7 +8,7 @@ from typing import Any
 from relaymesh.errors import DirectoryError, LeaseLost
 from relaymesh.gateways.filebus.claim import read_words
 from relaymesh.gateways.filebus.dead import write_reason
-from relaymesh.gateways.filebus.held import Held
+from relaymesh.gateways.filebus.held_files import Held
 from relaymesh.gateways.filebus.inbox import ENDINGS, drop_payload
 from relaymesh.gateways.filebus.names import META, VERDICT
 from relaymesh.gateways.filebus.notices import Notices

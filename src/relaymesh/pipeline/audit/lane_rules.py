@@ -1,8 +1,8 @@
 """The order of lanes: entries of one ordering key (or task, or ordered mailbox) in one mailbox.
 
 A lane's order is (due, sequence). When an entry is granted, every earlier due entry of its lane must be
-settled, or have been granted just before in the same run: leases given to one holder at one moment. Of a run
-only the first entry is reported.
+settled, or have been granted just before in the same grant: leases given to one holder at one moment. Of a
+grant only the first entry is reported.
 
 Not judged: entries with a correlation id, because an expected answer goes to its receiver out of line, and
 the journal does not record expectations; and mailboxes whose `ordered` setting changed.
@@ -20,13 +20,13 @@ from relaymesh.pipeline.silver.routes import END
 __all__ = ["lane_violations"]
 
 _LANE = ["lane", "mailbox", "partition"]
-_RUN = ["holder", "granted_at", "run"]
+_GRANT = ["holder", "granted_at", "grant"]
 
 
 def lane_violations(bronze: DataFrame, messages: DataFrame) -> DataFrame:
     """Grants that overtook an earlier entry of their lane.
 
-    Most grants are cleared because all entries before them are settled, the members of a run by the one
+    Most grants are cleared because all entries before them are settled, the members of a grant by the one
     before them. Only the rest is compared with its lane, entry by entry.
     """
     placed = _lanes(bronze, messages)
@@ -35,18 +35,20 @@ def lane_violations(bronze: DataFrame, messages: DataFrame) -> DataFrame:
         f.col("sequence").alias("granted"),
         f.col("timestamp").alias("granted_at"),
         "holder",
-        (f.col("lease_token") - f.col("sequence")).alias("run"),
+        (f.col("lease_token") - f.col("sequence")).alias("grant"),
     )
     ahead = (
         grants.join(placed, [*KEY])
         .filter(f.col("granted") > f.col("message_sequence"))
         .filter(f.col("last_settled") > f.col("granted"))
     )
-    member = grants.select("partition", "mailbox", "message_sequence", *_RUN, f.col("granted").alias("first"))
-    suspects = ahead.alias("e").join(member.alias("m"), _in_the_run("e.previous"), "left_anti").alias("e")
+    member = grants.select(
+        "partition", "mailbox", "message_sequence", *_GRANT, f.col("granted").alias("first")
+    )
+    suspects = ahead.alias("e").join(member.alias("m"), _in_the_grant("e.previous"), "left_anti").alias("e")
     others = placed.select(*_LANE, "message_sequence", "place", "until", "forced_sequence").alias("f")
     overtaken = suspects.join(others, _overtakes()).join(
-        member.alias("m"), _in_the_run("f.message_sequence"), "left_anti"
+        member.alias("m"), _in_the_grant("f.message_sequence"), "left_anti"
     )
     return (
         overtaken.groupBy(
@@ -106,14 +108,14 @@ def _overtakes() -> Column:
     return lane & before & there & joined
 
 
-def _in_the_run(message: str) -> Column:
-    """That message of the mailbox was granted earlier in the run of `e`."""
+def _in_the_grant(message: str) -> Column:
+    """That message of the mailbox was granted earlier in the grant of `e`."""
     same = (
         (f.col("m.partition") == f.col("e.partition"))
         & (f.col("m.mailbox") == f.col("e.mailbox"))
         & (f.col("m.message_sequence") == f.col(message))
         & (f.col("m.first") < f.col("e.granted"))
     )
-    for name in _RUN:
+    for name in _GRANT:
         same &= f.col(f"m.{name}").eqNullSafe(f.col(f"e.{name}"))
     return same

@@ -34,8 +34,8 @@ def latency(messages: DataFrame) -> DataFrame:
         f.max("latency").alias("latency_max_ms"),
     )
     each = {
-        f"{name}_p{percent}_ms": f.col(name)[place].cast("double")
+        f"{name}_p{percent}_ms": f.col(name)[index].cast("double")
         for name in _TIMES
-        for place, percent in enumerate(_PERCENTS)
+        for index, percent in enumerate(_PERCENTS)
     }
     return summed.withColumns(each).to(LATENCY)

@@ -50,8 +50,8 @@ class Answer:
         return self.total - len(self.rows)
 
     def column(self, name: str) -> list[Any]:
-        place = self.columns.index(name)
-        return [row[place] for row in self.rows]
+        index = self.columns.index(name)
+        return [row[index] for row in self.rows]
 
     def records(self) -> list[dict[str, Any]]:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import msgspec
 
 from relaymesh.errors import InvalidSettings
-from relaymesh.pipeline.tables.place import check_apart, folder_of
+from relaymesh.pipeline.tables.warehouse_folder import check_apart, folder_of
 
 __all__ = ["Content", "PipelineSettings"]
 

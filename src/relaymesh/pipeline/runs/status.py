@@ -14,7 +14,7 @@ from relaymesh.node.disk import RealDisk
 from relaymesh.pipeline.runs.record import RunRecord, load_records
 from relaymesh.pipeline.tables.bronze import Bronze
 from relaymesh.pipeline.tables.content import keeps_content
-from relaymesh.pipeline.tables.lock import holder, is_held
+from relaymesh.pipeline.tables.lock import holder, is_locked
 from relaymesh.pipeline.tables.manifest import Input, Manifest
 from relaymesh.pipeline.tables.sources import Source, earlier_names, known_sources, under_its_id
 from relaymesh.pipeline.tables.store import TableStore
@@ -65,7 +65,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 def status_of(warehouse: Path, *, last_runs: int = 5) -> Status:
     snapshot = Bronze(warehouse).snapshot()
     manifest = TableStore.open(warehouse).manifest()
-    held = is_held(warehouse)
+    locked = is_locked(warehouse)
     taken = {(each.source, each.partition): each for each in snapshot.inputs()}
     sources = known_sources(warehouse)
     names = earlier_names(sources.values())
@@ -83,14 +83,14 @@ def status_of(warehouse: Path, *, last_runs: int = 5) -> Status:
             for each in sources.values()
             if not each.forgotten
         ],
-        running=holder(warehouse) if held else None,
-        runs=[_as_it_is(run, held=held) for run in load_records(warehouse, last_runs)],
+        running=holder(warehouse) if locked else None,
+        runs=[_as_it_is(run, locked=locked) for run in load_records(warehouse, last_runs)],
     )
 
 
-def _as_it_is(run: RunRecord, *, held: bool) -> RunRecord:
+def _as_it_is(run: RunRecord, *, locked: bool) -> RunRecord:
     """A record says `running` until its run ends; without a lock no run is active."""
-    if run.status == "running" and not held:
+    if run.status == "running" and not locked:
         run.status = "interrupted"
     return run
 

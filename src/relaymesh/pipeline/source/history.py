@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from relaymesh.journal.disk import Disk
-from relaymesh.journal.extent import Place, Unreadable, read_between
+from relaymesh.journal.extent import Boundary, Unreadable, read_between
 from relaymesh.journal.segment import HEAD_BYTES, Located, SegmentHead, SegmentName, list_segments
 from relaymesh.journal.verdict import read_head
 
@@ -80,7 +80,7 @@ def _difference(disk: Disk, segments: Mapping[int, Located], read: Read) -> int 
         return None
     # Sealed before what was read. After power loss the mark may say less than was synced, and the next start
     # writes those frames anew in another segment; they still lie here, too. In a copy they never did.
-    start, end = Place(HEAD_BYTES, name.first_sequence), Place(read.offset, read.sequence)
+    start, end = Boundary(HEAD_BYTES, name.first_sequence), Boundary(read.offset, read.sequence)
     salt = head.salt if isinstance(head, SegmentHead) else None
     parts = read_between(disk, own, start, end, salt)
     return next((part.first for part in parts if isinstance(part, Unreadable)), None)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from relaymesh.errors import InvalidSettings
 from relaymesh.journal import FIRST_SEQUENCE
 from relaymesh.journal.disk import Disk
-from relaymesh.journal.extent import Extent, Place, frame_places, list_extents
+from relaymesh.journal.extent import Boundary, Extent, frame_boundaries, list_extents
 
 __all__ = ["Offset", "Position", "earliest", "latest", "locate", "reached"]
 
@@ -37,8 +37,8 @@ class Position(NamedTuple):
     @classmethod
     def decode(cls, stored: Any) -> Position:
         try:
-            place = int(stored["sequence"]), str(stored["segment"]), int(stored["offset"])
-            return cls(*place, str(stored.get("salt", "")))
+            found = int(stored["sequence"]), str(stored["segment"]), int(stored["offset"])
+            return cls(*found, str(stored.get("salt", "")))
         except (TypeError, KeyError, ValueError, AttributeError):
             raise InvalidSettings(
                 f"the stored offset {stored!r:.200} is not one of the format relaymesh",
@@ -62,21 +62,21 @@ _NEWEST = 2**63
 """Beyond every sequence: the listing then begins with the newest segment."""
 
 
-def locate(disk: Disk, extent: Extent, position: Position) -> Place:
+def locate(disk: Disk, extent: Extent, position: Position) -> Boundary:
     """Where to begin reading `extent` for the event `position` names: the frame that holds it."""
     if position.sequence <= extent.start.sequence:
         return extent.start
     if position.sequence >= extent.end.sequence:
         return extent.end
     if position.segment == extent.segment.name.file and extent.start.offset < position.offset:
-        hinted = Place(position.offset, position.sequence)
-        if next(frame_places(disk, extent, hinted), None) == hinted:
+        hinted = Boundary(position.offset, position.sequence)
+        if next(frame_boundaries(disk, extent, hinted), None) == hinted:
             return hinted
     found = extent.start
-    for place in frame_places(disk, extent):
-        if place.sequence > position.sequence:
+    for boundary in frame_boundaries(disk, extent):
+        if boundary.sequence > position.sequence:
             break
-        found = place
+        found = boundary
     return found
 
 
@@ -89,15 +89,15 @@ def reached(disk: Disk, start: Position, rows: int) -> Position:
         if extent.end.sequence <= limit:
             position = _at(extent, extent.end)
             continue
-        for place in frame_places(disk, extent, locate(disk, extent, start)):
-            if start.sequence < place.sequence <= limit:
-                position = _at(extent, place)
-            elif place.sequence > limit:
-                return position if position.sequence > start.sequence else _at(extent, place)
+        for boundary in frame_boundaries(disk, extent, locate(disk, extent, start)):
+            if start.sequence < boundary.sequence <= limit:
+                position = _at(extent, boundary)
+            elif boundary.sequence > limit:
+                return position if position.sequence > start.sequence else _at(extent, boundary)
         return position if position.sequence > start.sequence else _at(extent, extent.end)
     return position
 
 
-def _at(extent: Extent, place: Place) -> Position:
+def _at(extent: Extent, boundary: Boundary) -> Position:
     salt = "" if extent.salt is None else f"{extent.salt:016x}"
-    return Position(place.sequence, extent.segment.name.file, place.offset, salt)
+    return Position(boundary.sequence, extent.segment.name.file, boundary.offset, salt)

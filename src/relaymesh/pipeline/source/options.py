@@ -153,11 +153,11 @@ def _directories(options: Mapping[str, str], *, mirror: bool) -> tuple[Directory
         raise InvalidSettings(
             "the option path is missing", hint='spark.read.format("relaymesh").load("a data directory")'
         )
-    if len({place.partition for place in named.values()}) < len(named):
+    if len({entry.partition for entry in named.values()}) < len(named):
         raise InvalidSettings("the option path gives two directories the same partition", hint=OPTIONS_HINT)
     found: dict[str, Directory] = {}
-    for path, place in named.items():
-        directory = _directory(path, place, mirror=mirror)
+    for path, entry in named.items():
+        directory = _directory(path, entry, mirror=mirror)
         other = found.setdefault(directory.name, directory)
         if other is not directory:
             raise InvalidSettings(
@@ -170,28 +170,28 @@ def _directories(options: Mapping[str, str], *, mirror: bool) -> tuple[Directory
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _Entry(msgspec.Struct, frozen=True):
     partition: _Number
     name: str | None = None
     was: tuple[str, ...] = ()
     first: _Number = 0
 
 
-def _named(path: str) -> dict[str, _Place]:
+def _named(path: str) -> dict[str, _Entry]:
     """Directory to partition, as the three ways of writing it say."""
     if not path.lstrip().startswith(("[", "{")):
-        return {_clean(name): _Place(i) for i, name in enumerate(filter(str.strip, path.split(",")))}
+        return {_clean(name): _Entry(i) for i, name in enumerate(filter(str.strip, path.split(",")))}
     try:
         given = json.loads(path)
     except ValueError as error:
         raise InvalidSettings(f"the option path is no JSON: {error}", hint=OPTIONS_HINT) from None
     pairs = given.items() if isinstance(given, dict) else [(name, i) for i, name in enumerate(given)]
-    return {_clean(name): _place(number) for name, number in pairs if _is_text(name)}
+    return {_clean(name): _entry(number) for name, number in pairs if _is_text(name)}
 
 
-def _place(given: object) -> _Place:
+def _entry(given: object) -> _Entry:
     try:
-        return msgspec.convert(given if isinstance(given, dict) else {"partition": given}, _Place)
+        return msgspec.convert(given if isinstance(given, dict) else {"partition": given}, _Entry)
     except msgspec.ValidationError:
         raise _no_partition() from None
 
@@ -213,7 +213,7 @@ def _clean(name: str) -> str:
     return name.rstrip("/") or "/"
 
 
-def _directory(given: str, place: _Place, *, mirror: bool) -> Directory:
+def _directory(given: str, entry: _Entry, *, mirror: bool) -> Directory:
     root = Path(given).expanduser()
     if mirror:
         note = read_note(RealDisk(root))
@@ -232,8 +232,8 @@ def _directory(given: str, place: _Place, *, mirror: bool) -> Directory:
         )
     disk = RealDisk(root)
     check_complete(disk)
-    name = place.name or name_of(disk) or str(Path(given).expanduser().resolve())
-    return Directory(name, place.partition, str(root), given, place.was, place.first)
+    name = entry.name or name_of(disk) or str(Path(given).expanduser().resolve())
+    return Directory(name, entry.partition, str(root), given, entry.was, entry.first)
 
 
 def _number(options: Mapping[str, str], name: str, least: int = 0) -> int | None:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import InputPartition
 from relaymesh.errors import JournalDamaged
 from relaymesh.journal import FIRST_SEQUENCE, Located
 from relaymesh.journal.disk import Disk
-from relaymesh.journal.extent import Extent, Place, frame_places, list_extents
+from relaymesh.journal.extent import Boundary, Extent, frame_boundaries, list_extents
 from relaymesh.journal.frame import BadFrame
 from relaymesh.journal.scan import SegmentReader, read_frame
 from relaymesh.pipeline.source.events import time_of
@@ -35,8 +35,8 @@ class Piece(InputPartition):
     directory: Directory
     segment: Located | None
     salt: int | None
-    start: Place
-    end: Place
+    start: Boundary
+    end: Boundary
     first: int
     limit: int
 
@@ -63,13 +63,13 @@ def plan(directory: Directory, options: SourceOptions, start: Position, end: Pos
         lost = min(kept_from, limit)
         if options.on_data_loss == "fail":
             raise lost_error(directory, start.sequence, lost)
-        none = Place(0, 0)
+        none = Boundary(0, 0)
         pieces.append(Piece(directory, None, None, none, none, start.sequence, lost))
     wanted = [each for each in extents if start.sequence < each.end.sequence and each.start.sequence < limit]
     for extent in _in_time(disk, wanted, options):
         last = Position(limit) if limit < end.sequence else end
-        places = [locate(disk, extent, start), _behind(disk, extent, last)]
-        for one, two in _cuts(disk, extent, places[0], places[1], options.rows):
+        boundaries = [locate(disk, extent, start), _behind(disk, extent, last)]
+        for one, two in _cuts(disk, extent, boundaries[0], boundaries[1], options.rows):
             pieces.append(Piece(directory, extent.segment, extent.salt, one, two, start.sequence, limit))
     return pieces
 
@@ -81,26 +81,28 @@ def lost_error(directory: Directory, first: int, end: int) -> JournalDamaged:
     )
 
 
-def _behind(disk: Disk, extent: Extent, end: Position) -> Place:
+def _behind(disk: Disk, extent: Extent, end: Position) -> Boundary:
     """Where to stop reading `extent`: behind the frame that holds the last event below `end`."""
-    place = locate(disk, extent, end)
-    if place.sequence >= min(end.sequence, extent.end.sequence):
-        return place
-    places = frame_places(disk, extent, place)
-    next(places, None)
-    return next(places, extent.end)
+    boundary = locate(disk, extent, end)
+    if boundary.sequence >= min(end.sequence, extent.end.sequence):
+        return boundary
+    boundaries = frame_boundaries(disk, extent, boundary)
+    next(boundaries, None)
+    return next(boundaries, extent.end)
 
 
-def _cuts(disk: Disk, extent: Extent, start: Place, end: Place, rows: int) -> Iterator[tuple[Place, Place]]:
+def _cuts(
+    disk: Disk, extent: Extent, start: Boundary, end: Boundary, rows: int
+) -> Iterator[tuple[Boundary, Boundary]]:
     """`start` to `end` in steps of about `rows` events."""
     cut = start
     if end.sequence - start.sequence > rows:
-        for place in frame_places(disk, extent, start):
-            if place.sequence >= end.sequence:
+        for boundary in frame_boundaries(disk, extent, start):
+            if boundary.sequence >= end.sequence:
                 break
-            if place.sequence - cut.sequence >= rows:
-                yield cut, place
-                cut = place
+            if boundary.sequence - cut.sequence >= rows:
+                yield cut, boundary
+                cut = boundary
     if cut.offset < end.offset:
         yield cut, end
 

@@ -38,7 +38,7 @@ from relaymesh.errors import InvalidEnvelope, InvalidSettings, MailboxFull, Mesh
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
 from relaymesh.modes import create_file, make_folder
 from relaymesh.pipeline.source.options import OPTIONS_HINT
-from relaymesh.pipeline.tables.place import folder_of
+from relaymesh.pipeline.tables.warehouse_folder import folder_of
 from relaymesh.sdk.compose import OPTIONS
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.wire.content import decode_content
@@ -97,7 +97,7 @@ class WriterOptions:
     timeout: how many seconds a full mailbox is waited for.
     """
 
-    place: str
+    mesh_at: str
     token: str | None = None
     sender: str = "spark"
     prefix: str | None = None
@@ -110,8 +110,8 @@ class WriterOptions:
         options = {name.lower(): value for name, value in given.items()}
         if overwrite:
             raise InvalidSettings("messages cannot be overwritten", hint='use .mode("append")')
-        place = options.get("url") or options.get("path")
-        if not place:
+        mesh_at = options.get("url") or options.get("path")
+        if not mesh_at:
             raise InvalidSettings("the option path is missing", hint="name a data directory, or a node's url")
         unknown = set(schema.fieldNames()) - COLUMNS
         if unknown:
@@ -130,7 +130,7 @@ class WriterOptions:
                 f"the option timeout must be seconds, not {options['timeout']!r}", hint=OPTIONS_HINT
             ) from None
         return cls(
-            place=place,
+            mesh_at=mesh_at,
             token=options.get("token"),
             sender=options.get("sender", "spark"),
             prefix=options.get("idprefix") or options.get("id_prefix"),
@@ -249,7 +249,7 @@ def _commit(
     messages = _messages(parts, batch)
     first = next(messages, None)
     if first is not None:  # an empty micro-batch opens no mesh
-        with Mesh(options.place, token=options.token) as mesh:
+        with Mesh(options.mesh_at, token=options.token) as mesh:
             if new and not options.timeout:
                 _check_room(mesh, parts)
             sent = 0

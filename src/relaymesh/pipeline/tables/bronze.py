@@ -319,7 +319,7 @@ class Bronze:
         from relaymesh.pipeline.schema.bronze import EVENTS  # noqa: PLC0415 - `status` must not need pyspark
 
         wanted = None if days is None else set(days)
-        paths = [str(self.root / piece.place) for piece in pieces if wanted is None or piece.day in wanted]
+        paths = [str(self.root / piece.path) for piece in pieces if wanted is None or piece.day in wanted]
         if not paths:
             return spark.createDataFrame([], EVENTS)
         found = spark.read.schema(EVENTS).option("basePath", str(self.folder)).parquet(*paths)

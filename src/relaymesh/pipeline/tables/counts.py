@@ -40,8 +40,8 @@ def count_files(files: Sequence[Path], columns: Sequence[str], keys: Sequence[st
         rows += footer.num_rows
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
-            for place in range(group.num_columns):
-                column = group.column(place)
+            for index in range(group.num_columns):
+                column = group.column(index)
                 if column.path_in_schema not in nulls:
                     continue
                 if column.statistics is None or not column.statistics.has_null_count:

@@ -30,7 +30,7 @@ def read_footer(path: Path) -> Footer | str:
         spans = [
             column.statistics
             for group in (footer.row_group(number) for number in range(footer.num_row_groups))
-            for column in (group.column(place) for place in range(group.num_columns))
+            for column in (group.column(index) for index in range(group.num_columns))
             if column.path_in_schema == "sequence"
         ]
     except (pa.ArrowException, OSError) as error:

@@ -115,14 +115,14 @@ class Inspection:
         ]
 
     def _piece(self, piece: Piece, entry: str, *, whole: bool) -> Iterable[Finding]:
-        there = {path.name: path for path in (self._root / piece.place).glob("*.parquet") if _counts(path)}
+        there = {path.name: path for path in (self._root / piece.path).glob("*.parquet") if _counts(path)}
         if not piece.contents:  # written by a version that noted no single files
             yield from self._older(piece, there)
             return
         if piece.files != len(piece.contents) or piece.bytes != sum(file.bytes for file in piece.contents):
-            yield Finding(entry, f"its numbers about {piece.place} contradict each other")
+            yield Finding(entry, f"its numbers about {piece.path} contradict each other")
         for name in sorted(there.keys() - {file.name for file in piece.contents}):
-            yield Finding(f"{piece.place}/{name}", f"the file is unknown: {entry} does not name it")
+            yield Finding(f"{piece.path}/{name}", f"the file is unknown: {entry} does not name it")
         for file in piece.contents:
             finding = self._file(_expected(piece, file), whole=whole)
             if finding is not None:
@@ -132,17 +132,17 @@ class Inspection:
         size = sum(path.stat().st_size for path in there.values())
         if (len(there), size) != (piece.files, piece.bytes):
             noted = f"{piece.files} files with {piece.bytes} bytes"
-            yield Finding(piece.place, f"{noted} were written, and {len(there)} with {size} are there")
+            yield Finding(piece.path, f"{noted} were written, and {len(there)} with {size} are there")
             return
         for name, path in there.items():
             footer = read_footer(path)
             if isinstance(footer, str):
-                yield Finding(f"{piece.place}/{name}", footer)
+                yield Finding(f"{piece.path}/{name}", footer)
 
     def _rows(self, piece: Piece) -> int:
         if piece.contents:
             return sum(file.rows for file in piece.contents)
-        paths = (path for path in (self._root / piece.place).glob("*.parquet") if _counts(path))
+        paths = (path for path in (self._root / piece.path).glob("*.parquet") if _counts(path))
         return sum(footer.rows for path in paths if isinstance(footer := read_footer(path), Footer))
 
     def _file(self, expected: _Expected, *, whole: bool) -> Finding | None:
@@ -182,7 +182,7 @@ def _wrong(path: Path, expected: _Expected, seen: tuple[int, int, int], *, whole
 
 def _expected(piece: Piece, file: BronzeFile) -> _Expected:
     return _Expected(
-        f"{piece.place}/{file.name}",
+        f"{piece.path}/{file.name}",
         file.bytes,
         file.rows,
         file.sha256,

@@ -52,7 +52,7 @@ def holder(root: Path) -> str | None:
         return None
 
 
-def is_held(root: Path) -> bool:
+def is_locked(root: Path) -> bool:
     """Whether a run works there now."""
     if not (root / LOCK).exists():
         return False

@@ -83,7 +83,7 @@ class Piece(msgspec.Struct, frozen=True):
     """In the log, not in the manifest; empty also where an older version wrote it."""
 
     @property
-    def place(self) -> str:
+    def path(self) -> str:
         return f"{self.folder}/event_date={self.day}"
 
 

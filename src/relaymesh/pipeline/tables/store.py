@@ -14,9 +14,9 @@ from relaymesh.pipeline.tables.counts import Counts, count_files, count_rows
 from relaymesh.pipeline.tables.durable import swap_file, sync_files
 from relaymesh.pipeline.tables.formats import TableFormat, format_of
 from relaymesh.pipeline.tables.manifest import Manifest, PublishedTable, decode_manifest, encode
-from relaymesh.pipeline.tables.place import folder_of
 from relaymesh.pipeline.tables.sharing import modes_of, settle_modes
 from relaymesh.pipeline.tables.views import VIEWS, views_sql
+from relaymesh.pipeline.tables.warehouse_folder import folder_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

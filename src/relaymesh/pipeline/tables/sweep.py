@@ -33,7 +33,7 @@ def sweep(store: TableStore, bronze: Bronze, keep_runs: int, ingesting: str = ""
     spared = {f"{FOLDER}/{path.name}" for path in bronze.folder.glob(f"batch=*-{ingesting}")}
     spared.add(f"{FOLDER}/{INCOMING}/{ingesting}")
     pieces = [*bronze.snapshot().pieces, *(piece for manifest in kept for piece in manifest.bronze)]
-    _remove_days(store.root, {piece.folder for piece in pieces} - spared, {piece.place for piece in pieces})
+    _remove_days(store.root, {piece.folder for piece in pieces} - spared, {piece.path for piece in pieces})
     return _remove(store.root, _marked(kept) | {piece.folder for piece in pieces} | spared)
 
 
@@ -46,11 +46,11 @@ def _marked(kept: list[Manifest]) -> set[str]:
     }
 
 
-def _remove_days(root: Path, folders: set[str], places: set[str]) -> None:
+def _remove_days(root: Path, folders: set[str], paths: set[str]) -> None:
     """Days that were forgotten, in folders whose other days are still there."""
     for folder in folders:
         for day in (root / folder).glob("event_date=*"):
-            if day.relative_to(root).as_posix() not in places:
+            if day.relative_to(root).as_posix() not in paths:
                 shutil.rmtree(day)
 
 

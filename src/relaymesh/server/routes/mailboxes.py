@@ -22,8 +22,8 @@ from relaymesh.kernel.commands import (
 )
 from relaymesh.kernel.pending import STATE_NAMES, Pending
 from relaymesh.server.counting import stats_of_one
+from relaymesh.server.ended_attempts import ended_by
 from relaymesh.server.exchange import Exchange
-from relaymesh.server.outcome import ended_by
 from relaymesh.server.pages import pending_page
 from relaymesh.wire.api import (
     BreakerRequest,

@@ -36,7 +36,7 @@ class Bodies:
     def __init__(self, settings: SecuritySettings, body_bytes_max: int) -> None:
         self._settings = settings
         self._body_bytes_max = body_bytes_max
-        self.held = 0
+        self.taken = 0
 
     async def read(self, receive: Receive, account: Account) -> bytes:
         """The whole body. The caller gives its length back to `release` in the end."""
@@ -56,11 +56,11 @@ class Bodies:
             raise
 
     def take(self, size: int, account: Account) -> None:
-        self.held += size
+        self.taken += size
         account.incoming += size
 
     def release(self, size: int, account: Account) -> None:
-        self.held -= size
+        self.taken -= size
         account.incoming -= size
 
     def length(self, content_length: str | None) -> int:
@@ -78,7 +78,7 @@ class Bodies:
             raise Refused(BODY_TOO_LARGE, f"the body is larger than {self._body_bytes_max} bytes")
         if account.is_over_incoming():
             raise Refused(TOO_MUCH_UNDER_WAY, retry_after=1.0)
-        if self.held > self._settings.bodies_bytes_max:
+        if self.taken > self._settings.bodies_bytes_max:
             raise Refused(BODIES_TOO_MANY)
 
 

@@ -120,9 +120,9 @@ class TokenFile:
     def revoke(self, id: str) -> Token:
         """End a token now. Revoking it again changes nothing."""
         with self._changing() as tokens:
-            place, token = _find(tokens, id)
+            index, token = _find(tokens, id)
             if token.revoked_at is None:
-                tokens[place] = token = msgspec.structs.replace(token, revoked_at=self._now_ms())
+                tokens[index] = token = msgspec.structs.replace(token, revoked_at=self._now_ms())
         return token
 
     def rotate(self, id: str, overlap_ms: int) -> tuple[Token, Token, str]:
@@ -132,7 +132,7 @@ class TokenFile:
         """
         with self._changing() as tokens:
             now = self._now_ms()
-            place, old = _find(tokens, id)
+            index, old = _find(tokens, id)
             if old.standing(now) != "valid":
                 raise Conflict(f"token {id} is {old.standing(now)}", hint="make a new one: token create")
             successor = next((t.id for t in tokens if t.replaces == id and t.revoked_at is None), None)
@@ -152,7 +152,7 @@ class TokenFile:
                 replaces=id,
             )
             end = now + overlap_ms if old.expires_at is None else min(old.expires_at, now + overlap_ms)
-            tokens[place] = old = msgspec.structs.replace(old, expires_at=end)
+            tokens[index] = old = msgspec.structs.replace(old, expires_at=end)
             tokens.append(new)
         return old, new, text
 
@@ -186,9 +186,9 @@ class TokenFile:
 
 
 def _find(tokens: list[Token], id: str) -> tuple[int, Token]:
-    for place, token in enumerate(tokens):
+    for index, token in enumerate(tokens):
         if token.id == id:
-            return place, token
+            return index, token
     raise NotFound(
         "there is no token of that id", hint="relaymesh token list shows the ids; an id is not the token"
     )

@@ -39,7 +39,7 @@ from relaymesh.kernel.commands import (
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.query import DeadLetters, FindLetters
-from relaymesh.server.outcome import ended_by
+from relaymesh.server.ended_attempts import ended_by
 from relaymesh.server.pages import letter_size, letters_after, page, pending_page
 from relaymesh.server.routes.agents import handshake_ack
 from relaymesh.server.ws.operations import Operations

@@ -5,9 +5,9 @@ INSERT INTO messages (sequence, namespace, mailbox, msg_id, type, from_agent, ta
                       state, attempts, created_at_ms, due_at_ms, updated_at_ms, content_hash)
 VALUES {rows}
 
--- A row of values for each run of messages that differ in nothing but sequence, id and content: first
+-- A row of values for each series of messages that differ in nothing but sequence, id and content: first
 -- sequence, count, place and width of its ids in ?1, place of its hashes in ?2, and what they share.
--- name: insert_runs
+-- name: insert_series
 INSERT INTO messages (sequence, namespace, mailbox, msg_id, type, from_agent, task_id, priority,
                       state, attempts, created_at_ms, due_at_ms, updated_at_ms, content_hash)
 SELECT v.column1 + n, v.column6, v.column7, CAST(substr(?1, v.column3 + n * v.column4, v.column4) AS TEXT),

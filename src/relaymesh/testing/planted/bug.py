@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Bug", "Original", "Place", "Reached", "at", "bugs_of", "plant"]
+__all__ = ["Bug", "Original", "Reached", "Seam", "at", "bugs_of", "plant"]
 
 Original = Callable[..., Any]
 """What a wrong function gets first: the right one."""
@@ -24,7 +24,7 @@ class Reached:
 
 
 @dataclass(frozen=True)
-class Place:
+class Seam:
     """Where a function is found when it is called: in a class, a module, or a table."""
 
     owner: Owner
@@ -32,10 +32,10 @@ class Place:
 
     @property
     def function(self) -> Any:
-        return self._held[self.name]
+        return self._table[self.name]
 
     @property
-    def _held(self) -> Any:
+    def _table(self) -> Any:
         return self.owner if isinstance(self.owner, dict) else vars(self.owner)
 
     def put(self, function: Any) -> None:
@@ -74,7 +74,7 @@ class Bug:
     broken: str
     like: str
     wrong: Original = field(repr=False)
-    places: tuple[Place, ...] = field(repr=False)
+    seams: tuple[Seam, ...] = field(repr=False)
     first_seed: int = 0
 
     @contextmanager
@@ -82,25 +82,25 @@ class Bug:
         """The product has this bug inside the block, and is itself again behind it, whatever happens."""
         reached = Reached()
         with ExitStack() as stack:
-            for place in self.places:
-                stack.enter_context(place.replaced(self.wrong, reached))
+            for seam in self.seams:
+                stack.enter_context(seam.replaced(self.wrong, reached))
             yield reached
 
 
-def at(owner: Owner, *names: Any) -> Place | tuple[Place, ...]:
-    """The places of these names in a class, a module or a table."""
-    places = tuple(Place(owner, name) for name in names)
-    return places[0] if len(places) == 1 else places
+def at(owner: Owner, *names: Any) -> Seam | tuple[Seam, ...]:
+    """The seams of these names in a class, a module or a table."""
+    seams = tuple(Seam(owner, name) for name in names)
+    return seams[0] if len(seams) == 1 else seams
 
 
 def plant(
-    *places: Place | tuple[Place, ...],
+    *seams: Seam | tuple[Seam, ...],
     broken: str,
     like: str = "",
     first_seed: int = 0,
 ) -> Callable[[Original], Bug]:
     """Make a wrong function a bug, named after it: it is called with the right one before the arguments."""
-    flat = tuple(each for place in places for each in (place if isinstance(place, tuple) else (place,)))
+    flat = tuple(each for seam in seams for each in (seam if isinstance(seam, tuple) else (seam,)))
 
     def make(wrong: Original) -> Bug:
         layer = wrong.__module__.rpartition(".")[2]

@@ -29,7 +29,7 @@ def lane_retry_to_the_tail(original: Original, lane: Lane, entries: list[Entry])
 
 @plant(at(Lane, "runnable"), broken="the head of a lane does not wait for the time of its retry")
 def lane_head_too_early(original: Original, lane: Lane) -> bool:
-    return bool(lane.waiting) and not lane.run and not lane.halted
+    return bool(lane.waiting) and not lane.out and not lane.halted
 
 
 @plant(at(Mailbox, "halt"), broken="a dead letter does not halt its lane", first_seed=18)

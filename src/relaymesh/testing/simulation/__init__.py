@@ -2,8 +2,8 @@
 
     from relaymesh.testing.simulation import run_seed
 
-    outcome = run_seed(7)
-    assert outcome.violation is None
+    played = run_seed(7)
+    assert played.violation is None
 
 One thread and one seed decide everything: what clients do, when the disk writes and syncs, which fault
 strikes where. The product above the ports (kernel, core, journal, recovery, checkpoint, archive, store)
@@ -21,7 +21,7 @@ is the one that is shipped. In data order:
     report      many runs, for people and programs
 """
 
-from relaymesh.testing.simulation.scenario import Outcome, run_seed, run_seeds
+from relaymesh.testing.simulation.scenario import Played, run_seed, run_seeds
 from relaymesh.testing.simulation.verdict import Violation
 
-__all__ = ["Outcome", "Violation", "run_seed", "run_seeds"]
+__all__ = ["Played", "Violation", "run_seed", "run_seeds"]

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from relaymesh.testing.simulation.plan import FAULTS
-from relaymesh.testing.simulation.scenario import Outcome
+from relaymesh.testing.simulation.scenario import Played
 from relaymesh.testing.simulation.trace import combined
 from relaymesh.testing.simulation.verdict import Violation
 
@@ -18,7 +18,7 @@ BEHAVIOURS = ("client_crash", "stale_settle", "during_sync", "during_checkpoint"
 
 @dataclass(slots=True)
 class Report:
-    """Fed with outcomes in the order of their seeds."""
+    """Fed with what was played, in the order of the seeds."""
 
     digests: list[str] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
@@ -26,13 +26,13 @@ class Report:
     messages: int = 0
     deliveries: int = 0
 
-    def add(self, outcome: Outcome) -> None:
-        self.digests.append(outcome.digest)
-        self.faults.update(outcome.faults)
-        self.messages += outcome.messages
-        self.deliveries += outcome.deliveries
-        if outcome.violation is not None:
-            self.violations.append(outcome.violation)
+    def add(self, played: Played) -> None:
+        self.digests.append(played.digest)
+        self.faults.update(played.faults)
+        self.messages += played.messages
+        self.deliveries += played.deliveries
+        if played.violation is not None:
+            self.violations.append(played.violation)
 
     def json_line(self) -> str:
         return json.dumps(

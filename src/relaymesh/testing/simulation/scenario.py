@@ -36,7 +36,7 @@ SETTLED_IN_SYNC = ("send", "send", "send_again", "send_again", "receive", "ack",
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Played:
     """What one run showed."""
 
     seed: int
@@ -240,13 +240,13 @@ def platter(files: dict[str, bytes]) -> str:
     return found.hexdigest()
 
 
-def run_seed(seed: int, *, keep_trace: bool = False) -> Outcome:
-    """Play one seed. Never raises: what goes wrong is the outcome."""
+def run_seed(seed: int, *, keep_trace: bool = False) -> Played:
+    """Play one seed. Never raises: what goes wrong is in the answer."""
     with _folder() as folder:
         return _run_seed(seed, folder, keep_trace=keep_trace)
 
 
-def run_seeds(seeds: Iterator[int] | range) -> Iterator[Outcome]:
+def run_seeds(seeds: Iterator[int] | range) -> Iterator[Played]:
     """Play many seeds, one after the other, in one folder."""
     with _folder() as folder:
         for number, seed in enumerate(seeds, 1):
@@ -255,7 +255,7 @@ def run_seeds(seeds: Iterator[int] | range) -> Iterator[Outcome]:
                 gc.collect()
 
 
-def _run_seed(seed: int, folder: Path, *, keep_trace: bool = False) -> Outcome:
+def _run_seed(seed: int, folder: Path, *, keep_trace: bool = False) -> Played:
     trace = Trace(keep_all=keep_trace)
     plan = make_plan(seed)
     place = folder / f"seed-{seed}" if plan.with_store else None
@@ -277,7 +277,7 @@ def _run_seed(seed: int, folder: Path, *, keep_trace: bool = False) -> Outcome:
         violation.trace = trace.lines[-20:]
         trace.line(f"violation {violation.invariant}")
     history = run.world.history
-    return Outcome(
+    return Played(
         seed,
         trace.digest,
         trace.count,

@@ -18,13 +18,13 @@ class Witness:
 
     def __init__(self) -> None:
         self._through: list[int] = []
-        self._places: list[tuple[str, int]] = []
+        self._ends: list[tuple[str, int]] = []
         self._disk: MemoryDisk | None = None
         self._first = 0
 
     def forget(self) -> None:
         self._through.clear()
-        self._places.clear()
+        self._ends.clear()
         self._disk = None
 
     def tap(self, journal: JournalPort, disk: MemoryDisk) -> JournalPort:
@@ -34,7 +34,7 @@ class Witness:
 
     def wrote(self, through: int, file: str, end: int) -> None:
         self._through.append(through)
-        self._places.append((file, end))
+        self._ends.append((file, end))
 
     def is_safe(self, sequence: int) -> bool:
         """Whether this event would survive a power loss now. What no frame of this life holds, did before."""
@@ -43,7 +43,7 @@ class Witness:
         index = bisect_right(self._through, sequence)
         if index == len(self._through):
             return False  # not even written
-        file, end = self._places[index]
+        file, end = self._ends[index]
         return any(self._disk.is_synced(f"{folder}/{file}", 0, end) for folder in ("journal", "archive"))
 
     def begin_at(self, sequence: int) -> None:

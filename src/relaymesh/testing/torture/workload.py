@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 from relaymesh.errors import Closed, Conflict, LeaseLost, MailboxFull, Refused
-from relaymesh.sdk.outcome import Reject, Retry
+from relaymesh.sdk.endings import Reject, Retry
 from relaymesh.testing.torture.ledger import Ledger, awake_ms, digest_of, elapsed_ms, wall_ms
 from relaymesh.testing.torture.ports import Messages, Port
 

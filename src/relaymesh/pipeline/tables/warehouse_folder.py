@@ -32,12 +32,12 @@ def check_apart(warehouse: Path, directories: Iterable[Path]) -> None:
 
     A folder of its own in a data directory, such as the default `tables`, is apart.
     """
-    place = warehouse.resolve()
-    around = [each for each in (place, *place.parents) if (each / JOURNAL).is_dir()]
+    folder = warehouse.resolve()
+    around = [each for each in (folder, *folder.parents) if (each / JOURNAL).is_dir()]
     for directory in {each.resolve() for each in (*directories, *around)}:
-        if directory.is_relative_to(place):
+        if directory.is_relative_to(folder):
             problem = f"is the data directory {directory}, or holds it"
-        elif place.is_relative_to(directory) and is_own_name(place.relative_to(directory).parts[0]):
+        elif folder.is_relative_to(directory) and is_own_name(folder.relative_to(directory).parts[0]):
             problem = f"is among the files of the mesh in {directory}"
         else:
             continue

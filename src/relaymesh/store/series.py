@@ -1,7 +1,7 @@
-"""Runs of new messages on their way into the tables: what they share is bound once for all of them.
+"""Series of new messages on their way into the tables: what they share is bound once for all of them.
 
 A bound value costs a third of a microsecond under the interpreter's lock, and a row has fourteen. Messages
-of one batch differ in sequence, id and content alone, so a run takes sixteen values and its part of two
+of one batch differ in sequence, id and content alone, so a series takes sixteen values and its part of two
 blobs, out of which SQLite cuts the ids and the hashes with no interpreter in sight.
 """
 
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from relaymesh.kernel.dedup import DIGEST_SIZE, digest_of
 from relaymesh.kernel.envelope import Envelope
 
-RUN_MIN = 8
+SERIES_MIN = 8
 """Fewer messages are rows of their own."""
-RUN_MAX = 1_000
+SERIES_MAX = 1_000
 """As many as the table `numbers` counts."""
 
 
-class Runs:
-    """Runs, one after the other, as the statement `insert_runs` takes them."""
+class SeriesRows:
+    """Series, one after the other, as the statement `insert_series` takes them."""
 
     width = 16
 
@@ -30,12 +30,12 @@ class Runs:
         self.rows: list[object] = []
 
     def take(self, sequence: int, envelopes: Sequence[Envelope], shared: Sequence[object]) -> bool:
-        """Whether these are taken as a run; `shared` is namespace and mailbox, and the state and times.
+        """Whether these are taken as a series; `shared` is namespace and mailbox, and the state and times.
 
         Ids must be of one length, so that SQLite finds them in the blob by counting.
         """
         count = len(envelopes)
-        if not RUN_MIN <= count <= RUN_MAX or not _alike(envelopes):
+        if not SERIES_MIN <= count <= SERIES_MAX or not _alike(envelopes):
             return False
         ids = [envelope.id for envelope in envelopes]
         text = "".join(ids)

@@ -8,7 +8,7 @@ import pytest
 
 from relaymesh import AsyncMesh, InvalidSettings, Mesh, Unreachable
 from relaymesh.client import RemoteSettings
-from relaymesh.sdk.place import data_directory
+from relaymesh.sdk.location import data_directory
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ URL_SCHEMES = ("http://", "https://")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RemotePlace:
+class RemoteLocation:
     """A remote node."""
 
     url: str
@@ -33,7 +33,7 @@ class RemotePlace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalPlace:
+class LocalLocation:
     """A directory that this process opens, or memory (no path).
 
     `plain`: no argument needs an embedded mesh, so a node that already runs on the directory may be used in
@@ -45,15 +45,15 @@ class LocalPlace:
     plain: bool
 
 
-def place_of(
+def location_of(
     path: str | os.PathLike[str] | None,
     *,
     durability: Durability | None,
     settings: Settings | None,
     token: str | None,
     transport: Transport | None,
-) -> RemotePlace | LocalPlace:
-    """The place that the arguments of a mesh name. Raises for settings that do not fit the place."""
+) -> RemoteLocation | LocalLocation:
+    """The location that the arguments of a mesh name. Raises for settings that do not fit it."""
     _check_kinds(durability, settings, token, transport)
     embedded = durability is not None or isinstance(settings, MeshSettings)
     in_memory = "memory" in (durability, getattr(settings, "durability", None))
@@ -66,7 +66,7 @@ def place_of(
             )
         remote = settings if isinstance(settings, RemoteSettings) else RemoteSettings()
         token = token or os.environ.get("RELAYMESH_TOKEN") or None
-        return RemotePlace(
+        return RemoteLocation(
             url=given.rstrip("/"), token=token, transport=transport or "websocket", settings=remote
         )
     if token is not None or transport is not None or isinstance(settings, RemoteSettings):
@@ -81,14 +81,14 @@ def place_of(
                 f"a mesh in memory keeps nothing, and {given} is a place to keep it",
                 hint="leave out the path, or durability='memory'",
             )
-        return LocalPlace(path=None, settings=chosen, plain=False)
-    place = data_directory(path)
-    if os.path.isfile(place):  # noqa: PTH113 - `Path.is_file` raises for a name that is too long
+        return LocalLocation(path=None, settings=chosen, plain=False)
+    location = data_directory(path)
+    if os.path.isfile(location):  # noqa: PTH113 - `Path.is_file` raises for a name that is too long
         raise InvalidSettings(
-            f"{place} is a file, and a mesh needs a directory",
+            f"{location} is a file, and a mesh needs a directory",
             hint="name a directory: the mesh keeps a journal and a database in it",
         )
-    return LocalPlace(path=place, settings=chosen, plain=not embedded)
+    return LocalLocation(path=location, settings=chosen, plain=not embedded)
 
 
 def _check_kinds(durability: Any, settings: Any, token: Any, transport: Any) -> None:
@@ -105,14 +105,14 @@ def _check_kinds(durability: Any, settings: Any, token: Any, transport: Any) -> 
 
 def data_directory(path: str | os.PathLike[str] | None) -> Path:
     """The directory that is meant, for code that needs one. Raises for a URL."""
-    place = os.environ.get("RELAYMESH_URL") if path is None else directory(path, "path")
-    if place and place.startswith(URL_SCHEMES):
+    location = os.environ.get("RELAYMESH_URL") if path is None else directory(path, "path")
+    if location and location.startswith(URL_SCHEMES):
         raise InvalidSettings(
-            f"{place} is a remote mesh, and this needs a directory",
+            f"{location} is a remote mesh, and this needs a directory",
             hint="unset RELAYMESH_URL, or pass a directory",
         )
-    if place:
-        return Path(place).expanduser()
+    if location:
+        return Path(location).expanduser()
     home = os.environ.get("RELAYMESH_HOME")
     return Path(home).expanduser() if home else Path.home() / ".relaymesh"
 

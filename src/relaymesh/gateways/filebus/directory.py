@@ -10,7 +10,7 @@ import msgspec
 
 from relaymesh.errors import InvalidSettings
 from relaymesh.gateways.filebus.bus import LOCK
-from relaymesh.gateways.filebus.held import deliveries
+from relaymesh.gateways.filebus.held_files import deliveries
 from relaymesh.gateways.filebus.names import LOST, META, REASON, RECEIPT, TIERS, is_day, stem_of
 from relaymesh.gateways.filebus.tree import PRIVATE, Tree, make_tree
 from relaymesh.kernel.address import agent_address

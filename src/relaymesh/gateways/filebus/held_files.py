@@ -16,7 +16,7 @@ RENEW_BELOW = 2 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Spot:
     """Where the meta file of a delivery lies: a state, and which tier or worker."""
 
     state: str
@@ -34,7 +34,7 @@ class Held:
     length_ms: int
     deadline: int
     expires_at: int
-    place: Place
+    spot: Spot
     moved_at: int
     """Its worker's last sign of life."""
     alive_ns: int = 0
@@ -50,27 +50,27 @@ class Held:
         return not self.settled and self.deadline - now < self.length_ms * RENEW_BELOW
 
 
-class Places:
+class Spots:
     """Where every delivery of a bus lies. Work is done only for directories that changed."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._known: dict[Folder, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
-    def look(self, *, anew: bool = False) -> dict[str, Place]:
-        """The place of every delivery that is not settled, by stem.
+    def look(self, *, anew: bool = False) -> dict[str, Spot]:
+        """The spot of every delivery that is not settled, by stem.
 
         Read in the order in which files move, so that one that moves on meanwhile is seen at least
-        once; seen twice, the later place counts.
+        once; seen twice, the later spot counts.
         """
         tree = self._tree
-        found: dict[str, Place] = {}
+        found: dict[str, Spot] = {}
         for tier in TIERS:
-            found.update(dict.fromkeys(self._stems(tree.tiers[tier], anew), Place(INBOX, tier)))
+            found.update(dict.fromkeys(self._stems(tree.tiers[tier], anew), Spot(INBOX, tier)))
         for worker, folder in tree.look_for_workers(anew=anew).items():
-            found.update(dict.fromkeys(self._stems(folder, anew), Place(CLAIMED, worker)))
-        found.update(dict.fromkeys(self._stems(tree.done, anew), Place(DONE)))
-        found.update(dict.fromkeys(self._stems(tree.dead, anew), Place(DEAD)))
+            found.update(dict.fromkeys(self._stems(folder, anew), Spot(CLAIMED, worker)))
+        found.update(dict.fromkeys(self._stems(tree.done, anew), Spot(DONE)))
+        found.update(dict.fromkeys(self._stems(tree.dead, anew), Spot(DEAD)))
         if len(self._known) > len(tree.workers) + len(TIERS) + 2:
             self._known.clear()  # workers are gone
         return found

@@ -9,7 +9,7 @@ import pytest
 from relaymesh.cli.failure import Exit
 from relaymesh.cli.main import main
 from relaymesh.errors import InvalidSettings
-from relaymesh.pipeline.tables.place import folder_of
+from relaymesh.pipeline.tables.warehouse_folder import folder_of
 
 ELSEWHERE = ["s3://bucket/x", "s3a:///x", "S3://bucket", "hdfs://host:8020/x", "gs:/bucket", "file:///tmp/x"]
 

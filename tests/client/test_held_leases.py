@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from relaymesh.client.held import HeldLeases
+from relaymesh.client.held_leases import HeldLeases
 from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.envelope import Envelope
 

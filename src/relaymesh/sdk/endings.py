@@ -45,11 +45,11 @@ from relaymesh.kernel.contract import (
 HTTP_TOO_MANY_REQUESTS = 429
 
 
-class Outcome(Exception):
+class Ending(Exception):
     """What a handler may raise to choose how its delivery ends."""
 
 
-class Retry(Outcome):
+class Retry(Ending):
     """Try again: after `after` seconds, or by the mailbox's backoff. With `until` no attempt is counted.
 
     In a contract, `times` is the maximum number of retries: the smaller of `times` and `max_retries` counts.
@@ -78,15 +78,15 @@ class Retry(Outcome):
         return delay_ms, None if self.until is None else until_ms(self.until)
 
 
-class Reject(Outcome):
+class Reject(Ending):
     """Do not try again: make it a dead letter at once."""
 
 
-class Drop(Outcome):
+class Drop(Ending):
     """Nothing to do: acked, and counted as dropped."""
 
 
-ContractSpec = Mapping[type[BaseException] | str, type[Outcome] | Outcome | Rule]
+ContractSpec = Mapping[type[BaseException] | str, type[Ending] | Ending | Rule]
 
 
 class FailureTable:
@@ -143,7 +143,7 @@ def _code(key: object) -> str:
     raise InvalidSettings(f"the contract names {shown(key)}; name an exception class or an error code")
 
 
-def _rule(key: object, ending: type[Outcome] | Outcome | Rule) -> Rule:
+def _rule(key: object, ending: type[Ending] | Ending | Rule) -> Rule:
     if isinstance(ending, Rule):
         return Rule(ending.retries, ending.exit, ending.alert, ending.after_ms, ending.default)
     if isinstance(ending, Retry):
