@@ -27,13 +27,13 @@ def decode(journal: Path, events: int) -> dict[str, Any]:
 
 def ingest(spark: SparkSession, journal: Path, warehouse: Path, events: int) -> dict[str, Any]:
     """As `relaymesh pipeline run` does it: every event exactly once, synced, in the log of bronze."""
+    from relaymesh.pipeline.bronze.content import settle_content
+    from relaymesh.pipeline.bronze.folder import Bronze
     from relaymesh.pipeline.runs.ingest import Ingest
     from relaymesh.pipeline.runs.record import RunRecord, new_run_id
     from relaymesh.pipeline.runs.settings import PipelineSettings
     from relaymesh.pipeline.runs.sources import remember_sources
     from relaymesh.pipeline.runs.stages import unobserved
-    from relaymesh.pipeline.tables.bronze import Bronze
-    from relaymesh.pipeline.tables.content import settle_content
 
     warehouse.mkdir(parents=True)
     bronze = Bronze(warehouse)

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from relaymesh.errors import MeshError
+from relaymesh.pipeline.bronze.folder import Bronze
 from relaymesh.pipeline.runs.pipeline import Pipeline
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.verify import verify_warehouse
-from relaymesh.pipeline.tables.bronze import Bronze
 from relaymesh.pipeline.tables.store import TableStore
 from tests.pipeline.runs.tiny import tiny_catalog
 from tests.pipeline.runs.traffic import Traffic

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from relaymesh.errors import JournalDamaged
+from relaymesh.pipeline.bronze.folder import Bronze
 from relaymesh.pipeline.runs.completeness import CHECKPOINT
 from relaymesh.pipeline.runs.ingest import BatchTaker
 from relaymesh.pipeline.runs.sources import path_option, remember_sources
@@ -19,7 +20,6 @@ from relaymesh.pipeline.runs.stages import unobserved
 from relaymesh.pipeline.runs.verify import require_whole, verify_warehouse
 from relaymesh.pipeline.source.batch import BatchReader
 from relaymesh.pipeline.source.options import SourceOptions
-from relaymesh.pipeline.tables.bronze import Bronze
 from relaymesh.pipeline.tables.inspection import Inspection, WarehouseDamaged
 from relaymesh.pipeline.tables.store import TableStore
 from tests.pipeline.source.journals import traffic, write_frames

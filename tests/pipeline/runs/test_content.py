@@ -14,9 +14,9 @@ import pytest
 
 from relaymesh.cli.main import main
 from relaymesh.errors import InvalidSettings, JournalDamaged
+from relaymesh.pipeline.bronze.content import keeps_content, settle_content
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.status import status_of
-from relaymesh.pipeline.tables.content import keeps_content, settle_content
 from relaymesh.testing.clock import ManualClock
 from relaymesh.testing.mesh import ManualMesh
 from tests.pipeline.runs.filled import filled_in

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from relaymesh.pipeline.bronze.snapshot import Generation
+from relaymesh.pipeline.bronze.spans import Gap
 from relaymesh.pipeline.runs.expectations import failures, of_bronze
 from relaymesh.pipeline.runs.gaps import mend_gaps
 from relaymesh.pipeline.runs.verify import verify_warehouse
-from relaymesh.pipeline.tables.bronze import Gap, Generation
 from tests.pipeline.runs.filled import EVENTS, Filled
 from tests.pipeline.runs.traffic import Traffic
 from tests.pipeline.runs.whole import assert_bronze_is_the_journal, journal_sequences

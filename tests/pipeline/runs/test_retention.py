@@ -13,14 +13,15 @@ import pytest
 from msgspec import structs
 
 from relaymesh.errors import Conflict, InvalidSettings, NotFound
+from relaymesh.pipeline.bronze.retention import days_to_forget
+from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot, Generation
+from relaymesh.pipeline.bronze.spans import Forgotten, Stretch
 from relaymesh.pipeline.runs.expectations import failures, of_bronze
 from relaymesh.pipeline.runs.gaps import mend_gaps
 from relaymesh.pipeline.runs.idle import is_idle
-from relaymesh.pipeline.runs.retention import days_to_forget
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.stages import Stage, unobserved
 from relaymesh.pipeline.runs.verify import verify_warehouse
-from relaymesh.pipeline.tables.bronze import BronzeSnapshot, Forgotten, Generation, Stretch
 from relaymesh.pipeline.tables.inspection import WarehouseDamaged
 from relaymesh.pipeline.tables.manifest import File, Manifest, Part, PublishedTable
 from relaymesh.testing.clock import ManualClock
@@ -133,7 +134,7 @@ def test_bronze_whose_beginning_was_forgotten_is_whole_and_one_that_lost_it_is_n
 
 
 def test_a_gap_in_a_forgotten_day_is_not_read_again(tmp_path: Path) -> None:
-    from relaymesh.pipeline.runs.retention import forgotten_without
+    from relaymesh.pipeline.bronze.retention import forgotten_without
 
     gapped = Gapped(tmp_path, 1)
     now = gapped.filled.bronze.snapshot()

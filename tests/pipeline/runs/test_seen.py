@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from relaymesh.errors import JournalDamaged
+from relaymesh.pipeline.bronze.folder import Bronze
 from relaymesh.pipeline.runs.verify import require_whole, verify_warehouse
-from relaymesh.pipeline.tables.bronze import Bronze
 from relaymesh.pipeline.tables.inspection import Inspection, WarehouseDamaged
 from relaymesh.pipeline.tables.store import TableStore
 from tests.pipeline.runs.filled import Filled, filled_in

@@ -14,9 +14,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from relaymesh.errors import InvalidSettings, NotFound
+from relaymesh.pipeline.bronze.folder import Bronze
 from relaymesh.pipeline.report.beside import rows_beside
 from relaymesh.pipeline.runs.record import load_records
-from relaymesh.pipeline.tables.bronze import Bronze
 from relaymesh.pipeline.tables.manifest import Manifest, PublishedTable
 from relaymesh.pipeline.tables.store import TableStore
 

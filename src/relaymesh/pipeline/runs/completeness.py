@@ -14,9 +14,11 @@ from pathlib import Path
 from relaymesh.journal import FIRST_SEQUENCE
 from relaymesh.journal.segment import list_segments
 from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.bronze.folder import Bronze
+from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot
+from relaymesh.pipeline.bronze.spans import Stretch
 from relaymesh.pipeline.runs.standing import Stand, standing, why_not
 from relaymesh.pipeline.source.offsets import latest
-from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot, Stretch
 from relaymesh.pipeline.tables.inspection import Finding
 from relaymesh.pipeline.tables.manifest import Input
 from relaymesh.pipeline.tables.sources import SOURCES, Source, known_sources

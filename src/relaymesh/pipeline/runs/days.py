@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
+from relaymesh.pipeline.bronze.folder import Bronze
+from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from relaymesh.pipeline.tables.bronze import BronzeSnapshot
+from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot
 from relaymesh.pipeline.tables.counts import Counts
 
 if TYPE_CHECKING:

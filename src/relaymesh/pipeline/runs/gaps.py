@@ -13,12 +13,14 @@ from msgspec import structs
 from pyspark.sql import Row
 
 from relaymesh.errors import JournalDamaged, NotFound
+from relaymesh.pipeline.bronze.content import keeps_content
+from relaymesh.pipeline.bronze.folder import Bronze
+from relaymesh.pipeline.bronze.snapshot import Batch, Generation
+from relaymesh.pipeline.bronze.spans import Arrived, Gap, joined, merged
 from relaymesh.pipeline.runs.ingest import Told, told_apart
 from relaymesh.pipeline.runs.sources import path_option
 from relaymesh.pipeline.source.batch import BatchReader
 from relaymesh.pipeline.source.options import SourceOptions
-from relaymesh.pipeline.tables.bronze import Arrived, Batch, Bronze, Gap, Generation, joined, merged
-from relaymesh.pipeline.tables.content import keeps_content
 from relaymesh.pipeline.tables.sources import Source, known_sources
 
 __all__ = ["mend_gaps"]

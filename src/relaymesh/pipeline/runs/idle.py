@@ -17,16 +17,18 @@ from relaymesh.errors import MeshError
 from relaymesh.journal.aside import read_aside
 from relaymesh.journal.extent import Unreadable, list_extents, read_between
 from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.bronze.content import settle_content
+from relaymesh.pipeline.bronze.folder import Bronze
+from relaymesh.pipeline.bronze.retention import days_to_forget, first_day
+from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot
+from relaymesh.pipeline.bronze.spans import Gap
 from relaymesh.pipeline.runs.completeness import journal_ends
 from relaymesh.pipeline.runs.record import RunRecord, new_run_id
-from relaymesh.pipeline.runs.retention import days_to_forget, first_day
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.sources import remember_sources
 from relaymesh.pipeline.runs.verify import require_whole
 from relaymesh.pipeline.schema.shapes import SHAPES, Shape
 from relaymesh.pipeline.source.offsets import Position, locate
-from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot, Gap
-from relaymesh.pipeline.tables.content import settle_content
 from relaymesh.pipeline.tables.inspection import Inspection
 from relaymesh.pipeline.tables.lock import warehouse_lock
 from relaymesh.pipeline.tables.manifest import Manifest

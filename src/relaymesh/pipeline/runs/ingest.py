@@ -18,6 +18,10 @@ from pyspark.sql import functions as f
 from relaymesh.journal import FIRST_SEQUENCE
 from relaymesh.journal.consumers import write_consumer
 from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.bronze.content import keeps_content
+from relaymesh.pipeline.bronze.folder import Bronze
+from relaymesh.pipeline.bronze.snapshot import Batch
+from relaymesh.pipeline.bronze.spans import Arrived, Gap, SegmentRead, Stretch, furthest, joined, merged
 from relaymesh.pipeline.runs.completeness import CHECKPOINT, against_checkpoint, how_to_rebuild
 from relaymesh.pipeline.runs.failures import IngestFailed
 from relaymesh.pipeline.runs.record import RunRecord, now_iso
@@ -25,18 +29,6 @@ from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.sources import CONSUMER, path_option
 from relaymesh.pipeline.runs.stages import Observer, Stage
 from relaymesh.pipeline.source.offsets import latest
-from relaymesh.pipeline.tables.bronze import (
-    Arrived,
-    Batch,
-    Bronze,
-    Gap,
-    SegmentRead,
-    Stretch,
-    furthest,
-    joined,
-    merged,
-)
-from relaymesh.pipeline.tables.content import keeps_content
 from relaymesh.pipeline.tables.inspection import WarehouseDamaged
 from relaymesh.pipeline.tables.sources import Source, known_sources
 

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from relaymesh.errors import Conflict, InvalidSettings, NotFound
-from relaymesh.pipeline.runs.compact import compact_bronze, compact_tables
+from relaymesh.pipeline.bronze.compaction import compact_bronze
+from relaymesh.pipeline.bronze.content import keeps_content, settle_content
+from relaymesh.pipeline.bronze.folder import Bronze
+from relaymesh.pipeline.bronze.retention import days_to_forget, first_day, forget_days
+from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot
+from relaymesh.pipeline.runs.compact import compact_tables
 from relaymesh.pipeline.runs.completeness import journal_ends
 from relaymesh.pipeline.runs.days import late_window, touched_days
 from relaymesh.pipeline.runs.expectations import Measured
@@ -25,15 +30,12 @@ from relaymesh.pipeline.runs.ingest import Ingest
 from relaymesh.pipeline.runs.progress import listening
 from relaymesh.pipeline.runs.record import RunRecord, new_run_id, now_iso, prune_records
 from relaymesh.pipeline.runs.refresh import BuiltTable, Refresh
-from relaymesh.pipeline.runs.retention import days_to_forget, first_day, forget_days
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.sources import remember_sources
 from relaymesh.pipeline.runs.stages import Observer, Stage, unobserved
 from relaymesh.pipeline.runs.verify import require_whole
 from relaymesh.pipeline.schema.shapes import Shape
 from relaymesh.pipeline.spark_failure import spark_failures
-from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
-from relaymesh.pipeline.tables.content import keeps_content, settle_content
 from relaymesh.pipeline.tables.durable import swap_file
 from relaymesh.pipeline.tables.inspection import Inspection
 from relaymesh.pipeline.tables.lock import warehouse_lock

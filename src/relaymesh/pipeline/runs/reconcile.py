@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from relaymesh.pipeline.tables.bronze import Forgotten
+from relaymesh.pipeline.bronze.spans import Forgotten
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

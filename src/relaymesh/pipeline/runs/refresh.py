@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql import functions as f
 
 from relaymesh.pipeline.audit.known_gaps import without_known_gaps
+from relaymesh.pipeline.bronze.folder import Bronze
+from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot
 from relaymesh.pipeline.runs import expectations as expect
 from relaymesh.pipeline.runs import metrics
 from relaymesh.pipeline.runs.days import slice_for
@@ -25,7 +27,6 @@ from relaymesh.pipeline.runs.side_by_side import side_by_side
 from relaymesh.pipeline.runs.stages import Observer, Stage
 from relaymesh.pipeline.schema.bronze import QUARANTINE
 from relaymesh.pipeline.schema.bronze import VERSION as BRONZE_VERSION
-from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
 from relaymesh.pipeline.tables.sources import earlier_names, known_sources, under_its_id
 from relaymesh.pipeline.tables.store import Draft
 

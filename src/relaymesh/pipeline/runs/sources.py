@@ -19,6 +19,7 @@ from relaymesh.journal.consumers import remove_consumer
 from relaymesh.journal.identity import read_mesh_id
 from relaymesh.journal.layout import JOURNAL
 from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.bronze.folder import Bronze
 from relaymesh.pipeline.runs.standing import (
     OF_COPY,
     Stand,
@@ -30,7 +31,6 @@ from relaymesh.pipeline.runs.standing import (
     told,
 )
 from relaymesh.pipeline.source.naming import name_of
-from relaymesh.pipeline.tables.bronze import Bronze
 from relaymesh.pipeline.tables.manifest import Input
 from relaymesh.pipeline.tables.sources import Source, known_sources, save_sources
 

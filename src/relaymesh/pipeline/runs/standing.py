@@ -15,10 +15,10 @@ from relaymesh.journal.extent import list_extents
 from relaymesh.journal.identity import read_mesh_id
 from relaymesh.journal.layout import JOURNAL
 from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot
 from relaymesh.pipeline.source.history import first_difference, holds
 from relaymesh.pipeline.source.naming import name_of
 from relaymesh.pipeline.source.offsets import latest
-from relaymesh.pipeline.tables.bronze import BronzeSnapshot
 from relaymesh.pipeline.tables.sources import Source
 
 __all__ = [

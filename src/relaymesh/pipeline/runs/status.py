@@ -11,9 +11,9 @@ import msgspec
 from relaymesh.journal import FIRST_SEQUENCE, read_frames
 from relaymesh.journal.mark import read_mark
 from relaymesh.node.disk import RealDisk
+from relaymesh.pipeline.bronze.content import keeps_content
+from relaymesh.pipeline.bronze.folder import Bronze
 from relaymesh.pipeline.runs.record import RunRecord, load_records
-from relaymesh.pipeline.tables.bronze import Bronze
-from relaymesh.pipeline.tables.content import keeps_content
 from relaymesh.pipeline.tables.lock import holder, is_locked
 from relaymesh.pipeline.tables.manifest import Input, Manifest
 from relaymesh.pipeline.tables.sources import Source, earlier_names, known_sources, under_its_id

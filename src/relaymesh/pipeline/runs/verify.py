@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 
 from relaymesh.errors import NotFound
+from relaymesh.pipeline.bronze.folder import Bronze
+from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot
 from relaymesh.pipeline.runs.completeness import against_checkpoint, against_journals, how_to_rebuild
-from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot
 from relaymesh.pipeline.tables.inspection import Finding, Inspection, WarehouseDamaged
 from relaymesh.pipeline.tables.manifest import Manifest
 from relaymesh.pipeline.tables.sources import known_sources

@@ -1,4 +1,4 @@
-"""The warehouse on disk: bronze batches, published tables, and the manifest that says which files count.
+"""The warehouse on disk: published tables, and the manifest that says which files count.
 
 Files are written once and never changed. Two small JSON files, each swapped by an atomic rename, say which of
 them are there: `bronze/generation.json` with the batch log beside it, and `manifest.json`. A reader that

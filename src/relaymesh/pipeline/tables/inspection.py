@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from relaymesh.errors import MeshError
-from relaymesh.pipeline.tables.bronze import Batch, BronzeSnapshot, Generation
+from relaymesh.pipeline.bronze.snapshot import Batch, BronzeSnapshot, Generation
 from relaymesh.pipeline.tables.footer import Footer, checksum, read_footer
 from relaymesh.pipeline.tables.manifest import BronzeFile, Manifest, Piece, PublishedTable
 from relaymesh.pipeline.tables.seen import Facts, Seen

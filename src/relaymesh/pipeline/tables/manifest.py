@@ -25,6 +25,7 @@ __all__ = [
     "PublishedTable",
     "decode_manifest",
     "encode",
+    "files_for",
 ]
 
 MANIFEST_FORMAT = 1
@@ -132,6 +133,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     days_refreshed: list[str] = []
     reconciliation: dict[str, Any] = {}
     tables: dict[str, PublishedTable]
+
+
+def files_for(rows: int) -> int:
+    """How many files so many rows need."""
+    return max(1, -(-rows // ROWS_PER_FILE))
 
 
 def encode(value: Any) -> bytes:

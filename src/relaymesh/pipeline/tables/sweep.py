@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from relaymesh.pipeline.tables.bronze import FOLDER, INCOMING, Bronze
+from relaymesh.pipeline.bronze.folder import FOLDER, INCOMING, Bronze
 from relaymesh.pipeline.tables.manifest import Manifest
 from relaymesh.pipeline.tables.store import HISTORY, TableStore
 

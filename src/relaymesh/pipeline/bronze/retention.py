@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from relaymesh.pipeline.tables.bronze import Bronze, BronzeSnapshot, Forgotten, Generation, Piece
-from relaymesh.pipeline.tables.manifest import Manifest
+from relaymesh.pipeline.bronze.folder import Bronze
+from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot, Generation
+from relaymesh.pipeline.bronze.spans import Forgotten
+from relaymesh.pipeline.tables.manifest import Manifest, Piece
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,7 @@
 
 A new warehouse takes no content: no table is made from it, and what is not stored cannot leak. A warehouse
 from before this was a choice has content, and goes on with it. A change counts for the events that come; a
-compaction removes the content of those before (runs/compact.py).
+compaction removes the content of those before (compaction.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from relaymesh.errors import JournalDamaged
-from relaymesh.pipeline.tables.bronze import Bronze
+from relaymesh.pipeline.bronze.folder import Bronze
 from relaymesh.pipeline.tables.durable import swap_file
 from relaymesh.pipeline.tables.manifest import encode
 
