@@ -305,7 +305,10 @@ CONTRACT = (
     " `other`."
 )
 RAISED_BY = {
-    contract.TIMEOUT: "`TimeoutError`, `ConnectionError`, or a lease that ended without a word",
+    contract.TIMEOUT: (
+        "`TimeoutError`, `ConnectionError`, a handler beyond its `time_limit`, or a lease that ended without"
+        " a word"
+    ),
     contract.INVALID: "`Reject`, a `ValidationError` of any library, `json.JSONDecodeError`",
     contract.RATE_LIMITED: "an exception whose `status_code`, or whose response's, is 429",
     contract.CONFLICT: '`nack(code="conflict")`: the work was done before',

@@ -14,7 +14,8 @@ from tests.project.tree import ROOT
 
 PROGRAM = """
 import asyncio
-from typing import TypedDict, assert_type
+from collections.abc import Callable
+from typing import Any, TypedDict, assert_type
 
 from relaymesh import (
     Agent, AsyncAgent, AsyncDelivery, AsyncMesh, AsyncSubscription, DeadLetter, Delivery, Mesh, Receipt,
@@ -35,6 +36,8 @@ def work(delivery: Delivery) -> None:
 def plan(planner: Agent, orders: Subscription) -> Receipt:
     assert_type(planner.receive(timeout=0), Delivery)
     orders.handle(work)
+    assert_type(orders.handle(concurrency=2, time_limit=30)(work), Callable[[Delivery], Any])
+    assert_type(orders.handle(work, concurrency=2), Callable[[Delivery], Any])
     return planner.send("coder", {"do": "bump"})
 
 

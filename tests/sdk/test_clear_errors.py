@@ -58,7 +58,7 @@ def test_so_it_is_for_a_mesh_with_a_clock_to_move(tmp_path: Path) -> None:
 def test_a_handler_that_is_none() -> None:
     with Mesh(durability="memory") as mesh:
         with pytest.raises(InvalidValue, match="handler") as caught:
-            mesh.agent("coder").handle(None)  # type: ignore[arg-type]
+            mesh.agent("coder").handle(None)  # type: ignore[call-overload]
         assert "@agent.handle" in caught.value.hint
 
 

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, overload
 
 from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, NoAnswer
 from relaymesh.kernel.address import name_of
@@ -17,7 +19,7 @@ from relaymesh.kernel.query import Peek
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.handed import made_of
-from relaymesh.sdk.handlers import checked_handler
+from relaymesh.sdk.handlers import Limits, checked_handler
 from relaymesh.sdk.questions import asked_under, checked_answer
 from relaymesh.sdk.receipt import Receipt
 from relaymesh.wire.joining import joining
@@ -69,9 +71,39 @@ class Inbox:
         """Deliver again, whatever opened the breaker."""
         self._mesh._session.execute(SetBreaker(self.address, open=False))
 
-    def handle(self, handler: Handler) -> Handler:
-        """Decorator: run the handler for every delivery. A handler that raises an exception has failed."""
-        self._mesh._pool.serve(self, checked_handler(handler))
+    @overload
+    def handle(
+        self, handler: Handler, *, concurrency: int | None = None, time_limit: float | None = None
+    ) -> Handler: ...
+
+    @overload
+    def handle(
+        self, *, concurrency: int | None = None, time_limit: float | None = None
+    ) -> Callable[[Handler], Handler]: ...
+
+    def handle(
+        self,
+        handler: Handler | EllipsisType = ...,
+        *,
+        concurrency: int | None = None,
+        time_limit: float | None = None,
+    ) -> Handler | Callable[[Handler], Handler]:
+        """Run the handler for every delivery. A handler that raises has failed.
+
+        As `handle(work)`, as the decorator `@agent.handle`, or with limits as `@agent.handle(concurrency=2)`.
+        `concurrency`: at most so many runs of this handler at once, within the workers of the mesh.
+        `time_limit`: seconds a run may take; one that takes longer has failed with `TimeoutError`. A
+        coroutine is cancelled, and its delivery nacked once it has ended. A plain function cannot be stopped:
+        its delivery is nacked at the limit, what it does later is ignored, and it keeps its worker until it
+        returns.
+        """
+        limits = Limits(concurrency, time_limit)
+        if isinstance(handler, EllipsisType):
+            return partial(self._serve, limits=limits)
+        return self._serve(handler, limits)
+
+    def _serve(self, handler: Handler, limits: Limits) -> Handler:
+        self._mesh._pool.serve(self, checked_handler(handler), limits)
         return handler
 
     def __repr__(self) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, overload
 
 from relaymesh.errors import Empty, InvalidEnvelope, InvalidValue, NoAnswer
 from relaymesh.kernel.address import name_of
@@ -15,7 +17,7 @@ from relaymesh.kernel.query import Peek
 from relaymesh.sdk.async_delivery import AsyncDelivery
 from relaymesh.sdk.compose import Batch
 from relaymesh.sdk.handed import made_of
-from relaymesh.sdk.handlers import checked_handler
+from relaymesh.sdk.handlers import Limits, checked_handler
 from relaymesh.sdk.questions import asked_under, checked_answer
 from relaymesh.sdk.receipt import Receipt
 from relaymesh.wire.joining import joining
@@ -67,10 +69,40 @@ class AsyncInbox:
         """Deliver again, whatever opened the breaker."""
         await self._mesh._session.execute(SetBreaker(self.address, open=False))
 
-    def handle(self, handler: AsyncHandler) -> AsyncHandler:
-        """Decorator: run the handler for every delivery. A handler that raises an exception has failed."""
+    @overload
+    def handle(
+        self, handler: AsyncHandler, *, concurrency: int | None = None, time_limit: float | None = None
+    ) -> AsyncHandler: ...
+
+    @overload
+    def handle(
+        self, *, concurrency: int | None = None, time_limit: float | None = None
+    ) -> Callable[[AsyncHandler], AsyncHandler]: ...
+
+    def handle(
+        self,
+        handler: AsyncHandler | EllipsisType = ...,
+        *,
+        concurrency: int | None = None,
+        time_limit: float | None = None,
+    ) -> AsyncHandler | Callable[[AsyncHandler], AsyncHandler]:
+        """Run the handler for every delivery. A handler that raises has failed.
+
+        As `handle(work)`, as the decorator `@agent.handle`, or with limits as `@agent.handle(concurrency=2)`.
+        `concurrency`: at most so many runs of this handler at once, within the workers of the mesh.
+        `time_limit`: seconds a run may take; one that takes longer has failed with `TimeoutError`. A
+        coroutine is cancelled, and its delivery nacked once it has ended. A plain function cannot be stopped:
+        its delivery is nacked at the limit, what it does later is ignored, and it keeps its worker until it
+        returns.
+        """
+        limits = Limits(concurrency, time_limit)
         self._mesh._check_loop()  # twin: async only
-        self._mesh._pool.serve(self, checked_handler(handler))
+        if isinstance(handler, EllipsisType):
+            return partial(self._serve, limits=limits)
+        return self._serve(handler, limits)
+
+    def _serve(self, handler: AsyncHandler, limits: Limits) -> AsyncHandler:
+        self._mesh._pool.serve(self, checked_handler(handler), limits)
         return handler
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ from relaymesh.sdk.async_agent import AsyncHandler
 from relaymesh.sdk.async_operations import AsyncOperations
 from relaymesh.sdk.async_pool import AsyncWorkerPool
 from relaymesh.sdk.endings import FailureTable
-from relaymesh.sdk.handlers import checked_topic, handler_name
+from relaymesh.sdk.handlers import Limits, checked_topic, handler_name
 from relaymesh.sdk.location import LocalLocation, Settings, location_of
 from relaymesh.sdk.mesh import HANDLERS_STOP_S, WATCH_S, deadline_of, log_stop, raise_failure
 from relaymesh.sdk.names import Names
@@ -112,10 +112,17 @@ class AsyncMesh(AsyncOperations):
         return self._location.path if isinstance(self._location, LocalLocation) else None
 
     def on(
-        self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
+        self,
+        topic: str,
+        name: str | None = None,
+        *,
+        concurrency: int | None = None,
+        time_limit: float | None = None,
+        **options: Unpack[MailboxOptions],
     ) -> Callable[[AsyncHandler], AsyncHandler]:
         """Decorator: subscribe, and run the function for every message, as soon as the loop runs it."""
         checked_topic(topic)
+        limits = Limits(concurrency, time_limit)
 
         def register(handler: AsyncHandler) -> AsyncHandler:
             self._names.subscription(
@@ -128,7 +135,7 @@ class AsyncMesh(AsyncOperations):
                 subscription = await self.subscribe(
                     topic, handler_name(handler) if name is None else name, **options
                 )
-                subscription.handle(handler)
+                subscription._serve(handler, limits)
 
             self._starting.append(asyncio.get_running_loop().create_task(start()))
             return handler

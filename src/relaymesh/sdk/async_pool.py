@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from relaymesh.errors import LeaseLost, MeshError, Unreachable
 from relaymesh.sdk.async_delivery import AsyncDelivery
+from relaymesh.sdk.handlers import NO_LIMITS, Limits
 from relaymesh.sdk.pool import runs_of
+from relaymesh.sdk.time_limit import TimeLimit, call_awaited_within
 
 if TYPE_CHECKING:
     from relaymesh.sdk.async_agent import AsyncInbox
@@ -30,16 +33,21 @@ class AsyncWorkerPool:
         self._workers: dict[asyncio.Task[None], list[AsyncDelivery]] = {}
         self._closing = False
 
-    def serve(self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any]) -> None:
+    def serve(
+        self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any], limits: Limits = NO_LIMITS
+    ) -> None:
         task = asyncio.get_running_loop().create_task(
-            self._fetch(inbox, handler), name=f"relaymesh-{inbox.name}"
+            self._fetch(inbox, handler, limits), name=f"relaymesh-{inbox.name}"
         )
         self._fetchers.append(task)
 
-    async def _fetch(self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any]) -> None:
-        """Receive as much as the route may hold, group by group. Leases of waiting deliveries are renewed."""
+    async def _fetch(
+        self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any], limits: Limits
+    ) -> None:
+        """Take as much as the route may have in hand, run by run. What waits for its turn is renewed."""
         mesh = inbox._mesh
-        free = asyncio.Semaphore(self._max)
+        free = asyncio.Semaphore(limits.most_of(self._max))
+        call = partial(_call, handler, limits)
         try:
             while True:
                 room = await _take_all(free)
@@ -51,14 +59,17 @@ class AsyncWorkerPool:
                     if not delivery.settled:
                         mesh._renewer.add(delivery)
                 for run in runs_of(deliveries):
-                    worker = asyncio.create_task(self._work(handler, run, free))
+                    worker = asyncio.create_task(self._work(call, run, free))
                     self._workers[worker] = run
                     worker.add_done_callback(self._workers.pop)
         except MeshError as error:
             log.debug("the handler of %s ends: %s", inbox.name, error)
 
     async def _work(
-        self, handler: Callable[[AsyncDelivery], Any], run: list[AsyncDelivery], free: asyncio.Semaphore
+        self,
+        call: Callable[[AsyncDelivery], Awaitable[None]],
+        run: list[AsyncDelivery],
+        free: asyncio.Semaphore,
     ) -> None:
         """Run them one after the other. Those that a failure sent back are skipped: they are delivered again
         later.
@@ -66,7 +77,7 @@ class AsyncWorkerPool:
         try:
             for delivery in run:
                 if delivery._held and not self._closing:
-                    await _run_one(handler, delivery)
+                    await _run_one(call, delivery)
         except Exception as error:
             log.debug("a worker ends with the mesh: %s", error)
         finally:
@@ -108,16 +119,31 @@ async def _take_all(free: asyncio.Semaphore) -> int:
     return room
 
 
-async def _run_one(handler: Callable[[AsyncDelivery], Any], delivery: AsyncDelivery) -> None:
-    """Run the handler once. An error of the mesh ends the worker; an exception of the handler does not."""
+async def _call(handler: Callable[[AsyncDelivery], Any], limits: Limits, delivery: AsyncDelivery) -> None:
+    mesh = delivery._mesh
+    if limits.time_limit is not None:
+        with mesh._renewer.watch(TimeLimit(delivery, limits.time_limit, mesh._session.now())) as limit:
+            await call_awaited_within(limit, handler, asyncio.to_thread)
+    elif inspect.iscoroutinefunction(handler):
+        await handler(delivery)
+    else:
+        result = await asyncio.to_thread(handler, delivery)
+        if inspect.isawaitable(result):
+            await result
+
+
+async def _run_one(call: Callable[[AsyncDelivery], Awaitable[None]], delivery: AsyncDelivery) -> None:
+    """Run the handler once. The worker ends with the mesh, not with what a handler raises."""
     try:
         async with delivery:
-            if inspect.iscoroutinefunction(handler):
-                await handler(delivery)
-            else:
-                result = await asyncio.to_thread(handler, delivery)
-                if inspect.isawaitable(result):
-                    await result
+            try:
+                await call(delivery)
+            except asyncio.CancelledError:
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    delivery._mesh._session.give_back(
+                        [delivery._token]
+                    )  # the loop ends, maybe before `close`
+                raise
     except Exception as error:
         # The nack has recorded, logged and counted the failure.
         if delivery._mesh._session.failure is not None:

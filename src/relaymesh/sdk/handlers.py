@@ -1,13 +1,39 @@
-"""Handlers as callers pass them: functions of one delivery, and the names of their subscriptions."""
+"""Handlers as they are given: functions of one delivery, their limits, the names of subscriptions."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from relaymesh.errors import InvalidValue
-from relaymesh.kernel.bounds import shown
+from relaymesh.kernel.bounds import SECONDS_MAX, real, shown, whole
 
-__all__ = ["checked_handler", "checked_topic", "handler_name"]
+__all__ = ["NO_LIMITS", "Limits", "checked_handler", "checked_topic", "handler_name"]
+
+
+CONCURRENCY_MAX = 10_000
+TIME_LIMIT_S_MIN = 0.001
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many runs of one handler at once, and how many seconds each; None: no more than the pool says."""
+
+    concurrency: int | None = None
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.concurrency is not None:
+            whole(self.concurrency, "concurrency", 1, CONCURRENCY_MAX)
+        if self.time_limit is not None:
+            real(self.time_limit, "time_limit (in seconds)", TIME_LIMIT_S_MIN, SECONDS_MAX)
+
+    def most_of(self, workers: int) -> int:
+        """How many runs at once, where the pool has so many workers."""
+        return workers if self.concurrency is None else min(workers, self.concurrency)
+
+
+NO_LIMITS = Limits()
 
 
 def checked_handler(handler: Any) -> Any:

@@ -19,7 +19,7 @@ from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
 from relaymesh.sdk.agent import Handler
 from relaymesh.sdk.endings import FailureTable
-from relaymesh.sdk.handlers import checked_topic, handler_name
+from relaymesh.sdk.handlers import Limits, checked_topic, handler_name
 from relaymesh.sdk.location import Settings, location_of
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_session
@@ -100,14 +100,24 @@ class Mesh(Operations):
         return self._session.path
 
     def on(
-        self, topic: str, name: str | None = None, **options: Unpack[MailboxOptions]
+        self,
+        topic: str,
+        name: str | None = None,
+        *,
+        concurrency: int | None = None,
+        time_limit: float | None = None,
+        **options: Unpack[MailboxOptions],
     ) -> Callable[[Handler], Handler]:
-        """Decorator: subscribe, and run the function for every message. `name`: by default the function's."""
+        """Decorator: subscribe, and run the function for every message. The subscription has its name.
+
+        `concurrency` and `time_limit` as for `Subscription.handle`.
+        """
         checked_topic(topic)
+        limits = Limits(concurrency, time_limit)
 
         def register(handler: Handler) -> Handler:
             subscription = self.subscribe(topic, handler_name(handler) if name is None else name, **options)
-            return subscription.handle(handler)
+            return subscription._serve(handler, limits)
 
         return register
 

@@ -25,7 +25,9 @@ from relaymesh.kernel.deliveries import NO_LANE, Deliveries
 from relaymesh.sdk.agent import Handler, Inbox
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.handed import AnyDelivery
+from relaymesh.sdk.handlers import NO_LIMITS, Limits
 from relaymesh.sdk.session import Arrival, Pull
+from relaymesh.sdk.time_limit import TimeLimit, call_within
 
 if TYPE_CHECKING:
     from relaymesh.sdk.mesh import Mesh
@@ -59,10 +61,12 @@ class Route:
         self,
         inbox: Inbox,
         handler: Handler,
+        limits: Limits,
         arrived: Callable[[Route, Deliveries, MeshError | None], None],
     ) -> None:
         self.inbox = inbox
         self.handler = handler
+        self.limits = limits
         self.in_hand = 0
         self.asking = False
         """A receive for it is outstanding, or about to be."""
@@ -94,9 +98,9 @@ class WorkerPool:
     def threads(self) -> int:
         return len(self._threads)
 
-    def serve(self, inbox: Inbox, handler: Handler) -> None:
+    def serve(self, inbox: Inbox, handler: Handler, limits: Limits = NO_LIMITS) -> None:
         """Run the handler for everything the inbox gets, until the mesh closes."""
-        route = Route(inbox, handler, self._arrived)
+        route = Route(inbox, handler, limits, self._arrived)
         self._routes.append(route)
         self._pull(route)
 
@@ -126,9 +130,10 @@ class WorkerPool:
             log.info("a handler ends with its mailbox: %s", error)
 
     def _room_for(self, route: Route) -> int:
-        """Keep one worker for every route, so that a handler that hangs does not stop the others."""
-        if len(self._routes) == 1:
-            return self._max - route.in_hand
+        """One worker is kept for every route, so that one whose handler hangs does not stop the others."""
+        own = max(0, route.limits.most_of(self._max) - route.in_hand)
+        if len(self._routes) == 1 or own == 0:
+            return own
         taken = sum([max(1, each.in_hand + each.asking) for each in self._routes])
         return 1 if route.in_hand == 0 or taken < self._most else 0
 
@@ -225,11 +230,19 @@ class WorkerPool:
         """Run the handler once. A mesh error ends the worker; an exception of the handler does not."""
         try:
             with delivery:
-                result = route.handler(delivery)
-                if inspect.isawaitable(result):
-                    asyncio.run(_finish(result))
+                self._call(route, delivery)
         except Exception as error:
             self._failed(error)
+
+    def _call(self, route: Route, delivery: Delivery) -> None:
+        seconds = route.limits.time_limit
+        if seconds is None:
+            result = route.handler(delivery)
+            if inspect.isawaitable(result):
+                asyncio.run(_finish(result))
+            return
+        with self._mesh._renewer.watch(TimeLimit(delivery, seconds, self._mesh._session.now())) as limit:
+            call_within(limit, route.handler)
 
     def _failed(self, error: Exception) -> None:
         """A handler raised this. The nack has recorded, logged and counted it."""

@@ -1,19 +1,21 @@
-"""Lease renewal: a message is not delivered twice because its handler takes long."""
+"""Lease renewal: a long model call never runs twice because it is long. And the end of time limits."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from relaymesh.errors import MeshError
+from relaymesh.errors import LeaseLost, MeshError
 from relaymesh.kernel.bounds import LEASE_MS_MAX
-from relaymesh.kernel.commands import ExtendAll
+from relaymesh.kernel.commands import ExtendAll, Nack
 from relaymesh.sdk.async_delivery import AsyncDelivery
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.session import AsyncSession, Session
+from relaymesh.sdk.time_limit import TimeLimit
 
 log = logging.getLogger("relaymesh.sdk")
 
@@ -45,6 +47,7 @@ class _Renewing:
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
         self._held: dict[int, _Held] = {}
+        self._limits: dict[int, TimeLimit] = {}
         self._noting = threading.Lock()
 
     def hold(self, delivery: Any) -> None:
@@ -67,7 +70,48 @@ class _Renewing:
 
     def pause_s(self) -> float:
         shortest_ms = min([held.length_ms for held in list(self._held.values())], default=60_000)
-        return min(LOOK_EVERY_S, shortest_ms / 4_000)
+        pause_s = min(LOOK_EVERY_S, shortest_ms / 4_000)
+        if self._limits:
+            next_ms = min([limit.at for limit in list(self._limits.values())], default=0) - self._now()
+            pause_s = max(0.001, min(pause_s, next_ms / 1000))
+        return pause_s
+
+    @contextlib.contextmanager
+    def watch(self, limit: TimeLimit) -> Iterator[TimeLimit]:
+        """End the run of a handler when its time is over."""
+        self._limits[id(limit)] = limit
+        self._start()
+        if limit.seconds < LOOK_EVERY_S:
+            self._wake()
+        try:
+            yield limit
+        finally:
+            self._limits.pop(id(limit), None)
+
+    def _start(self) -> None:
+        """Look for leases and limits from now on."""
+
+    def _wake(self) -> None:
+        """Look now: something is due before the next look."""
+
+    def _overdue(self) -> list[tuple[Any, Nack]]:
+        """Runs whose time is over, to be nacked now. Their leases are no longer renewed.
+
+        The delivery is lost for the handler that is still running: what it does with it is refused.
+        """
+        now, nacks = self._now(), []
+        for limit in list(self._limits.values()):
+            if limit.at > now:
+                continue
+            self._limits.pop(id(limit), None)
+            delivery = limit.delivery
+            to_nack = limit.expire()
+            if limit.over:
+                self.discard(delivery)
+            if to_nack and not delivery._settled:
+                delivery._lost = True
+                nacks.append((delivery, delivery._table.nack(delivery._token, limit.error)))
+        return nacks
 
     def _lose(self, delivery: Any) -> None:
         delivery._lost = True
@@ -104,24 +148,41 @@ class Renewer(_Renewing):
         super().__init__(session.now)
         self._session = session
         self._thread: threading.Thread | None = None
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._due = threading.Event()
         self._starting = threading.Lock()
 
     def add(self, delivery: Delivery) -> None:
         self.hold(delivery)
+        if self._thread is None:
+            self._start()
+
+    def _start(self) -> None:
         if self._thread is None:
             with self._starting:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._run, name="relaymesh-renewal", daemon=True)
                     self._thread.start()
 
+    def _wake(self) -> None:
+        self._due.set()
+
     def renew(self) -> None:
+        for delivery, nack in self._overdue():
+            try:
+                self._session.execute(nack)
+            except LeaseLost as error:
+                log.debug("%s: its lease ended before its time limit: %s", delivery.id, error)
         asked = self.due()
         if asked:
             self._renewed(asked, self._session.execute(ExtendAll(_extends(asked))))
 
     def _run(self) -> None:
-        while not self._stopping.wait(self.pause_s()):
+        while True:
+            self._due.wait(self.pause_s())
+            self._due.clear()
+            if self._stopping:
+                return
             try:
                 self.renew()
             except MeshError as error:
@@ -130,7 +191,8 @@ class Renewer(_Renewing):
                 log.warning("leases could not be renewed; the renewal is tried again: %s", error)
 
     def close(self) -> None:
-        self._stopping.set()
+        self._stopping = True
+        self._due.set()
         self._held.clear()
 
 
@@ -141,20 +203,35 @@ class AsyncRenewer(_Renewing):
         super().__init__(session.now)
         self._session = session
         self._task: asyncio.Task[None] | None = None
+        self._due = asyncio.Event()
 
     def add(self, delivery: AsyncDelivery) -> None:
         self.hold(delivery)
         if self._task is None:
+            self._start()
+
+    def _start(self) -> None:
+        if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="relaymesh-renewal")
 
+    def _wake(self) -> None:
+        self._due.set()
+
     async def renew(self) -> None:
+        for delivery, nack in self._overdue():
+            try:
+                await self._session.execute(nack)
+            except LeaseLost as error:
+                log.debug("%s: its lease ended before its time limit: %s", delivery.id, error)
         asked = self.due()
         if asked:
             self._renewed(asked, await self._session.execute(ExtendAll(_extends(asked))))
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self.pause_s())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._due.wait(), self.pause_s())
+            self._due.clear()
             try:
                 await self.renew()
             except MeshError as error:

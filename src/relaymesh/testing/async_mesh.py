@@ -18,8 +18,10 @@ from relaymesh.sdk.async_agent import AsyncHandler, AsyncInbox
 from relaymesh.sdk.async_delivery import AsyncDelivery
 from relaymesh.sdk.async_mesh import AsyncMesh
 from relaymesh.sdk.async_pool import AsyncWorkerPool
+from relaymesh.sdk.handlers import NO_LIMITS, Limits
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, worker_counts
 from relaymesh.sdk.renewal import AsyncRenewer
+from relaymesh.sdk.time_limit import TimeLimit, call_awaited_within
 from relaymesh.testing.async_session import VirtualSession
 from relaymesh.testing.clock import NS, ManualClock
 from relaymesh.testing.mesh import WAIT_MAX_S, next_renewal
@@ -151,12 +153,14 @@ class _Turns(AsyncWorkerPool):
         self._session = session
         self._renewer = renewer
         self._raised = raised
-        self._routes: list[tuple[AsyncInbox, AsyncHandler]] = []
+        self._routes: list[tuple[AsyncInbox, AsyncHandler, Limits]] = []
         self._turn = asyncio.Lock()
         self.ran = 0
 
-    def serve(self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any]) -> None:
-        self._routes.append((inbox, handler))
+    def serve(
+        self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any], limits: Limits = NO_LIMITS
+    ) -> None:
+        self._routes.append((inbox, handler, limits))
 
     @property
     def waiting(self) -> bool:
@@ -167,12 +171,12 @@ class _Turns(AsyncWorkerPool):
         """Run the handlers of all that is ready; returns how many deliveries that were."""
         async with self._turn:
             before = self.ran
-            for inbox, handler in list(self._routes):
-                await self._run_route(inbox, handler)
+            for inbox, handler, limits in list(self._routes):
+                await self._run_route(inbox, handler, limits)
             self._raised.throw()
             return self.ran - before
 
-    async def _run_route(self, inbox: AsyncInbox, handler: AsyncHandler) -> None:
+    async def _run_route(self, inbox: AsyncInbox, handler: AsyncHandler, limits: Limits) -> None:
         if inbox.address not in self._session.node.core.kernel.state.mailboxes:
             return  # its subscription has ended
         deliveries = inbox._deliveries(self._session.take(inbox.address, self._max))
@@ -182,25 +186,32 @@ class _Turns(AsyncWorkerPool):
         try:
             for delivery in deliveries:
                 if delivery._held and not self._closing:
-                    await self._run_one(handler, delivery)
+                    await self._run_one(handler, delivery, limits)
         finally:
             for delivery in deliveries:
                 self._renewer.discard(delivery)
 
-    async def _run_one(self, handler: AsyncHandler, delivery: AsyncDelivery) -> None:
+    async def _run_one(self, handler: AsyncHandler, delivery: AsyncDelivery, limits: Limits) -> None:
         self.ran += 1
         inside = _handling.set(True)
         try:
             async with delivery:
-                result = handler(delivery)
-                if inspect.isawaitable(result):
-                    await result
+                await self._call(handler, delivery, limits)
         except Exception as error:
             if self._session.failure is not None:
                 raise
             self._raised.note(error)
         finally:
             _handling.reset(inside)
+
+    async def _call(self, handler: AsyncHandler, delivery: AsyncDelivery, limits: Limits) -> None:
+        if limits.time_limit is not None:
+            with self._renewer.watch(TimeLimit(delivery, limits.time_limit, self._session.now())) as limit:
+                await call_awaited_within(limit, handler, _inline)
+            return
+        result = handler(delivery)
+        if inspect.isawaitable(result):
+            await result
 
     async def close(self, timeout: float | None) -> None:
         """No handler runs beside the caller: there is nothing to wait for, however long it may take."""
@@ -210,8 +221,12 @@ class _Turns(AsyncWorkerPool):
 class _InlineRenewer(AsyncRenewer):
     """Renews when asked, at the very moment a lease needs it."""
 
-    def add(self, delivery: AsyncDelivery) -> None:
-        self.hold(delivery)
+    def _start(self) -> None:
+        """The mesh looks, whenever time passes."""
+
+
+async def _inline(handler: AsyncHandler, delivery: AsyncDelivery) -> Any:
+    return handler(delivery)
 
 
 def _never() -> bool:

@@ -11,7 +11,6 @@ from relaymesh.kernel.moment import NEVER
 from relaymesh.node.clock import Latch
 from relaymesh.node.local import LocalSession
 from relaymesh.node.settings import Durability, MeshSettings
-from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool, worker_counts
 from relaymesh.sdk.renewal import RENEW_BELOW, AsyncRenewer, Renewer
@@ -140,13 +139,13 @@ class _InlinePool(WorkerPool):
 class _InlineRenewer(Renewer):
     """Renews when asked, at the very moment a lease needs it."""
 
-    def add(self, delivery: Delivery) -> None:
-        self.hold(delivery)
+    def _start(self) -> None:
+        """The mesh looks, whenever time passes."""
 
 
 def next_renewal(renewer: Renewer | AsyncRenewer) -> int:
-    """Mesh time of the next renewal."""
+    """Mesh time of the next renewal, or end of a time limit."""
     moments = [
         held.delivery._deadline - int(held.length_ms * RENEW_BELOW) + 1 for held in renewer._held.values()
     ]
-    return min(moments, default=NEVER)
+    return min([*moments, *(limit.at for limit in renewer._limits.values())], default=NEVER)
