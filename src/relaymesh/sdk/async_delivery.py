@@ -94,6 +94,7 @@ class AsyncDelivery(Handed):
             self._lost = True
             raise
         self._settled = True
+        self._mesh.hooks._told(self._token, state)
         return state
 
     async def extend(self, ms: int) -> datetime:

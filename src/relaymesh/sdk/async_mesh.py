@@ -20,7 +20,7 @@ from relaymesh.sdk.async_operations import AsyncOperations
 from relaymesh.sdk.async_pool import AsyncWorkerPool
 from relaymesh.sdk.endings import FailureTable
 from relaymesh.sdk.handlers import Limits, checked_topic, handler_name
-from relaymesh.sdk.location import LocalLocation, Settings, location_of
+from relaymesh.sdk.hooks import Hooks
 from relaymesh.sdk.mesh import HANDLERS_STOP_S, WATCH_S, deadline_of, log_stop, raise_failure
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_async_session
@@ -63,6 +63,8 @@ class AsyncMesh(AsyncOperations):
         self._begin()
 
     def _begin(self) -> None:
+        self.hooks = Hooks()
+        """Functions to call before and after each run of a handler."""
         self._names = Names()
         self._tables: dict[str, FailureTable] = {}
         self._opened: AsyncSession | None = None

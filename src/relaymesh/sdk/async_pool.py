@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from relaymesh.errors import LeaseLost, MeshError, Unreachable
 from relaymesh.sdk.async_delivery import AsyncDelivery
 from relaymesh.sdk.handlers import NO_LIMITS, Limits
+from relaymesh.sdk.hooks import await_hooks
 from relaymesh.sdk.pool import runs_of
 from relaymesh.sdk.time_limit import TimeLimit, call_awaited_within
 
@@ -77,7 +78,9 @@ class AsyncWorkerPool:
         try:
             for delivery in run:
                 if delivery._held and not self._closing:
-                    await _run_one(call, delivery)
+                    error = await run_one(call, delivery)
+                    if isinstance(error, (LeaseLost, Unreachable)):
+                        log.warning("%s", error)
         except Exception as error:
             log.debug("a worker ends with the mesh: %s", error)
         finally:
@@ -132,21 +135,32 @@ async def _call(handler: Callable[[AsyncDelivery], Any], limits: Limits, deliver
             await result
 
 
-async def _run_one(call: Callable[[AsyncDelivery], Awaitable[None]], delivery: AsyncDelivery) -> None:
-    """Run the handler once. The worker ends with the mesh, not with what a handler raises."""
+async def run_one(
+    call: Callable[[AsyncDelivery], Awaitable[None]], delivery: AsyncDelivery
+) -> Exception | None:
+    """Run the handler once. Returns what it raised; the nack has recorded, logged and counted it.
+
+    The worker ends with the mesh, not with what a handler raises.
+    """
+    mesh = delivery._mesh
+    hooks, error, failed = mesh.hooks, None, None
     try:
         async with delivery:
             try:
+                if hooks.present:
+                    await await_hooks(hooks._beginning(delivery), may_end=True)
                 await call(delivery)
             except asyncio.CancelledError:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
-                    delivery._mesh._session.give_back(
-                        [delivery._token]
-                    )  # the loop ends, maybe before `close`
+                    mesh._session.give_back([delivery._token])  # the loop ends, maybe before `close`
                 raise
-    except Exception as error:
-        # The nack has recorded, logged and counted the failure.
-        if delivery._mesh._session.failure is not None:
+            except Exception as raised:
+                error = raised
+                raise
+    except Exception as raised:
+        if mesh._session.failure is not None:
             raise
-        if isinstance(error, (LeaseLost, Unreachable)):
-            log.warning("%s", error)
+        error = failed = raised
+    if hooks.present:
+        await await_hooks(hooks._ending(delivery, error))
+    return failed

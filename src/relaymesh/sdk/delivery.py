@@ -96,6 +96,7 @@ class Delivery(Handed):
             self._lost = True
             raise
         self._settled = True
+        self._mesh.hooks._told(self._token, state)
         return state
 
     def extend(self, ms: int) -> datetime:

@@ -20,7 +20,7 @@ from relaymesh.node.settings import Durability
 from relaymesh.sdk.agent import Handler
 from relaymesh.sdk.endings import FailureTable
 from relaymesh.sdk.handlers import Limits, checked_topic, handler_name
-from relaymesh.sdk.location import Settings, location_of
+from relaymesh.sdk.hooks import Hooks
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_session
 from relaymesh.sdk.operations import Operations
@@ -84,12 +84,15 @@ class Mesh(Operations):
         self._start(open_session(location, checked_clock(clock)), counts)
 
     _session: Session
+    hooks: Hooks
+    """Functions to call before and after each run of a handler."""
 
     def _start(self, session: Session, workers: tuple[int, int], *, inline: bool = False) -> None:
         self._session = session
         self._limit = session.payload_bytes_max
         self._names = Names(session.namespace)
         self._tables: dict[str, FailureTable] = {}
+        self.hooks = Hooks()
         self._renewer = Renewer(session)
         self._pool = WorkerPool(self, *workers, inline=inline)
         self._closed = threading.Event()

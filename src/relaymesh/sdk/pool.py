@@ -26,6 +26,7 @@ from relaymesh.sdk.agent import Handler, Inbox
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.handed import AnyDelivery
 from relaymesh.sdk.handlers import NO_LIMITS, Limits
+from relaymesh.sdk.hooks import call_hooks
 from relaymesh.sdk.session import Arrival, Pull
 from relaymesh.sdk.time_limit import TimeLimit, call_within
 
@@ -227,12 +228,22 @@ class WorkerPool:
                 self._pull_again(each)
 
     def _run_one(self, route: Route, delivery: Delivery) -> None:
-        """Run the handler once. A mesh error ends the worker; an exception of the handler does not."""
+        """Run the handler once. The worker ends with the mesh, not with what a handler raises."""
+        hooks, error = self._mesh.hooks, None
         try:
             with delivery:
-                self._call(route, delivery)
-        except Exception as error:
-            self._failed(error)
+                try:
+                    if hooks.present:
+                        call_hooks(hooks._beginning(delivery), may_end=True)
+                    self._call(route, delivery)
+                except Exception as raised:
+                    error = raised
+                    raise
+        except Exception as raised:
+            error = raised
+            self._failed(raised)
+        if hooks.present:
+            call_hooks(hooks._ending(delivery, error))
 
     def _call(self, route: Route, delivery: Delivery) -> None:
         seconds = route.limits.time_limit

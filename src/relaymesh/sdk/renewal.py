@@ -170,7 +170,7 @@ class Renewer(_Renewing):
     def renew(self) -> None:
         for delivery, nack in self._overdue():
             try:
-                self._session.execute(nack)
+                delivery._mesh.hooks._told(nack.token, self._session.execute(nack))
             except LeaseLost as error:
                 log.debug("%s: its lease ended before its time limit: %s", delivery.id, error)
         asked = self.due()
@@ -220,7 +220,7 @@ class AsyncRenewer(_Renewing):
     async def renew(self) -> None:
         for delivery, nack in self._overdue():
             try:
-                await self._session.execute(nack)
+                delivery._mesh.hooks._told(nack.token, await self._session.execute(nack))
             except LeaseLost as error:
                 log.debug("%s: its lease ended before its time limit: %s", delivery.id, error)
         asked = self.due()

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from relaymesh.errors import Closed
@@ -17,7 +18,7 @@ from relaymesh.node.settings import Durability, MeshSettings
 from relaymesh.sdk.async_agent import AsyncHandler, AsyncInbox
 from relaymesh.sdk.async_delivery import AsyncDelivery
 from relaymesh.sdk.async_mesh import AsyncMesh
-from relaymesh.sdk.async_pool import AsyncWorkerPool
+from relaymesh.sdk.async_pool import AsyncWorkerPool, run_one
 from relaymesh.sdk.handlers import NO_LIMITS, Limits
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, worker_counts
 from relaymesh.sdk.renewal import AsyncRenewer
@@ -195,16 +196,13 @@ class _Turns(AsyncWorkerPool):
         self.ran += 1
         inside = _handling.set(True)
         try:
-            async with delivery:
-                await self._call(handler, delivery, limits)
-        except Exception as error:
-            if self._session.failure is not None:
-                raise
-            self._raised.note(error)
+            error = await run_one(partial(self._call, handler, limits), delivery)
+            if error is not None:
+                self._raised.note(error)
         finally:
             _handling.reset(inside)
 
-    async def _call(self, handler: AsyncHandler, delivery: AsyncDelivery, limits: Limits) -> None:
+    async def _call(self, handler: AsyncHandler, limits: Limits, delivery: AsyncDelivery) -> None:
         if limits.time_limit is not None:
             with self._renewer.watch(TimeLimit(delivery, limits.time_limit, self._session.now())) as limit:
                 await call_awaited_within(limit, handler, _inline)
