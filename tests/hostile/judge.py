@@ -6,6 +6,8 @@ import re
 import traceback
 from pathlib import Path
 
+import msgspec
+
 from relaymesh.errors import DirectoryError, Empty, JournalPoisoned, MeshError
 
 MESSAGE_CHARACTERS_MAX = 4_000
@@ -30,6 +32,8 @@ def complaint(error: BaseException | None, *, opening: bool = False) -> str | No
         return _badly_said(error) or _fatal(error, opening)
     if isinstance(error, TypeError) and SIGNATURE.search(str(error)):
         return None
+    if isinstance(error, msgspec.ValidationError) and _frames(error)[-1].filename.endswith("sdk/typed.py"):
+        return None  # of `as_type`, whose content does not fit: the failure contract knows it
     if not _ours(error) and any(frame.filename.endswith("enum.py") for frame in _frames(error)):
         return None  # of an enumeration, as every one of Python's
     return f"{type(error).__name__} came out"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 import msgspec
 
@@ -21,7 +21,8 @@ def content_as(envelope: Envelope, kind: type[Model]) -> Model:
     A pydantic model is known by its `model_validate`, and raises pydantic's error; this imports none of it.
     """
     is_json = envelope.encoding == Encoding.JSON
-    if callable(validate := getattr(kind, "model_validate", None)):
+    given: Any = kind  # whatever the caller passed, a type or not
+    if isinstance(given, type) and callable(validate := getattr(given, "model_validate", None)):
         from_json = getattr(kind, "model_validate_json", None)
         if is_json and callable(from_json):
             return from_json(envelope.content)  # type: ignore[no-any-return]
@@ -34,6 +35,10 @@ def content_as(envelope: Envelope, kind: type[Model]) -> Model:
         _check_known(kind)
         raise
     except TypeError as error:
+        raise _unknown(kind) from error
+    except Exception as error:
+        if isinstance(kind, type) or get_origin(kind) is not None:
+            raise  # of the type's own code
         raise _unknown(kind) from error
 
 
