@@ -25,7 +25,7 @@ from relaymesh.kernel import settings as mailbox_settings
 from relaymesh.node import settings as mesh_settings
 from relaymesh.pipeline.reference import tables_page
 from relaymesh.pipeline.runs import settings as pipeline_settings
-from relaymesh.sdk import agent, async_mesh, delivery, hooks, letters, mesh, outcome, receipt
+from relaymesh.sdk import agent, async_mesh, delivery, endings, hooks, letters, mesh, receipt
 from relaymesh.server import reliability
 from relaymesh.server import settings as server_settings
 from relaymesh.server.security import limits
@@ -174,9 +174,9 @@ def sdk_page() -> str:
         receipt.Receipt,
         letters.DeadLetter,
         letters.Redriven,
-        outcome.Retry,
-        outcome.Reject,
-        outcome.Drop,
+        endings.Retry,
+        endings.Reject,
+        endings.Drop,
         hooks.Hooks,
         pending.Pending,
         stats.MeshStats,

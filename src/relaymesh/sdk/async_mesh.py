@@ -21,6 +21,7 @@ from relaymesh.sdk.async_pool import AsyncWorkerPool
 from relaymesh.sdk.endings import FailureTable
 from relaymesh.sdk.handlers import Limits, checked_topic, handler_name
 from relaymesh.sdk.hooks import Hooks
+from relaymesh.sdk.location import LocalLocation, Settings, location_of
 from relaymesh.sdk.mesh import HANDLERS_STOP_S, WATCH_S, deadline_of, log_stop, raise_failure
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_async_session

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from relaymesh.errors import InvalidValue
 from relaymesh.kernel.bounds import shown
-from relaymesh.sdk.outcome import Drop, Outcome
+from relaymesh.sdk.endings import Drop, Ending
 
 __all__ = ["Hooks", "await_hooks", "call_hooks"]
 
@@ -97,7 +97,7 @@ class Hooks:
 
 
 def call_hooks(calls: Iterable[Call], *, may_end: bool = False) -> None:
-    """Call them in this thread. `may_end`: an `Outcome` that one raises is raised."""
+    """Call them in this thread. `may_end`: an `Ending` that one raises is raised."""
     for hook, arguments in calls:
         try:
             result = hook(*arguments)
@@ -119,7 +119,7 @@ async def await_hooks(calls: Iterable[Call], *, may_end: bool = False) -> None:
 
 
 def _note(hook: Callable[..., Any], error: Exception, may_end: bool) -> None:
-    if may_end and isinstance(error, Outcome):
+    if may_end and isinstance(error, Ending):
         raise error
     log.warning("the hook %s raised, which changes nothing: %r", shown(hook), error, exc_info=error)
 

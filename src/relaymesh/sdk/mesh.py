@@ -21,6 +21,7 @@ from relaymesh.sdk.agent import Handler
 from relaymesh.sdk.endings import FailureTable
 from relaymesh.sdk.handlers import Limits, checked_topic, handler_name
 from relaymesh.sdk.hooks import Hooks
+from relaymesh.sdk.location import Settings, location_of
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_session
 from relaymesh.sdk.operations import Operations
