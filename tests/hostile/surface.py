@@ -28,6 +28,21 @@ KEYWORDS: dict[str, Callable[..., Any]] = {"fields": Agent.send, "filters": sele
 """What a `**name: Any` stands for: the keywords of this function. An unknown one fails the run."""
 
 
+RETURNED = frozenset(
+    {
+        "Agent",
+        "AsyncAgent",
+        "AsyncDelivery",
+        "AsyncSubscription",
+        "DeadLetter",
+        "Delivery",
+        "Receipt",
+        "Subscription",
+    }
+)
+"""Classes that calls return. They are exported for annotations; programs do not make them."""
+
+
 @dataclass(frozen=True)
 class Parameter:
     name: str
@@ -55,9 +70,10 @@ def surface() -> dict[str, Public]:
     for name in relaymesh.__all__:
         value = getattr(relaymesh, name)
         assert isinstance(value, type), f"{name} is public and no class: teach tests/hostile to call it"
-        parameters = tuple(_parameters(None if _is_enum(value) else _constructor(value), value))
-        found[name] = Public(name, None, name, "construct", parameters)
         waiting.append(value)
+        if name not in RETURNED:
+            parameters = tuple(_parameters(None if _is_enum(value) else _constructor(value), value))
+            found[name] = Public(name, None, name, "construct", parameters)
     found["ManualMesh"] = Public(
         "ManualMesh", None, "ManualMesh", "construct", tuple(_parameters(ManualMesh.__init__, ManualMesh))
     )
