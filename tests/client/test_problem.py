@@ -61,5 +61,5 @@ def test_a_code_of_a_newer_node_is_named() -> None:
 )
 def test_what_no_node_would_say_is_from_no_node(status: int, content: bytes) -> None:
     response = httpx.Response(status, content=content, request=httpx.Request("GET", "http://there/v1/node"))
-    with pytest.raises(Unreachable, match=f"at there is no node that this version knows: HTTP {status}"):
+    with pytest.raises(Unreachable, match=f"at there is no known RelayMesh node: HTTP {status}"):
         answer_of(response, NodeAnswer)

@@ -40,7 +40,7 @@ NAMESPACE["JournalSettings"] = JournalSettings
 
 WEIGHTS = {
     "send": 14, "send_many": 8, "publish": 6, "publish_many": 4, "receive": 10, "receive_many": 8, "nack": 16,
-    "extend": 5, "ack": 2, "drop": 1, "agent": 6, "subscribe": 4, "unsubscribe": 1, "redrive": 4,
+    "extend": 5, "ack": 2, "drop": 1, "agent": 6, "subscribe": 4, "unsubscribe": 1, "redrive": 10,
     "handle": 2, "on": 1,
     "purge_dead_letters": 2, "reprioritise": 4, "ask": 3, "answer": 4, "__enter__": 8, "__aenter__": 8,
     "ack_many": 3,

@@ -23,7 +23,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("run", "calls"),
     [
-        pytest.param(embedded.run, 3_000, id="embedded"),
+        pytest.param(embedded.run, 4_000, id="embedded"),
         pytest.param(over_http.run, 800, id="http"),
         pytest.param(over_websocket.run_json, 800, id="websocket-json"),
         pytest.param(over_websocket.run_msgpack, 800, id="websocket-msgpack"),

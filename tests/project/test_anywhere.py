@@ -14,7 +14,7 @@ from tests.project.tree import ROOT, project_files
 
 SOME_TESTS = [
     "tests/cli/test_journal.py",
-    "tests/sdk/test_place.py",
+    "tests/sdk/test_location.py",
     "tests/gateways/filebus/test_hostile_files.py",
 ]
 

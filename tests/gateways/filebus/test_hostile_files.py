@@ -236,7 +236,7 @@ def test_a_meta_under_another_name_is_not_looked_at(bus: Station) -> None:
 def test_a_file_that_everybody_may_write_is_not_read(bus: Station, bits: int) -> None:
     bus.write("payload/x.payload.json", PAYLOAD).chmod(bits)
     bus.write("meta/x.meta.json", META)
-    refused(bus, "x", "everybody")
+    refused(bus, "x", "every user")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -418,7 +418,7 @@ def test_a_directory_that_everybody_may_write_is_not_served(
     with station(tmp_path / "open") as bus:
         bus.die()
         spoil(bus.path)
-        with pytest.raises(DirectoryError, match="everybody"):
+        with pytest.raises(DirectoryError, match="every user"):
             bus.open()
         bus.path.chmod(0o700)
         (bus.path / "meta").chmod(0o700)
