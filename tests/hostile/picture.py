@@ -110,7 +110,10 @@ def differences(before: Picture, after: Picture, *, busy: bool = False) -> list[
             for each in entries
             if each.sequence not in known and each.sequence < before.sequence
         ]
+    died = {mailbox for mailbox, dead_sequence in after.letters if dead_sequence >= before.sequence}
     for name, letter in before.letters.items():
+        if letter.status == "redriven" and name[0] in died:
+            continue  # a message that the start gave up took its room: see `forget_redriven`
         if name not in after.letters:
             age_ms = after.now - letter.at
             if age_ms < DEAD_LETTER_MS:

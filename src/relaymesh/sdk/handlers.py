@@ -24,9 +24,11 @@ class Limits:
 
     def __post_init__(self) -> None:
         if self.concurrency is not None:
-            whole(self.concurrency, "concurrency", 1, CONCURRENCY_MAX)
+            concurrency = whole(self.concurrency, "concurrency", 1, CONCURRENCY_MAX)
+            object.__setattr__(self, "concurrency", concurrency)  # a plain int, whatever was given
         if self.time_limit is not None:
-            real(self.time_limit, "time_limit (in seconds)", TIME_LIMIT_S_MIN, SECONDS_MAX)
+            seconds = real(self.time_limit, "time_limit (in seconds)", TIME_LIMIT_S_MIN, SECONDS_MAX)
+            object.__setattr__(self, "time_limit", seconds)
 
     def most_of(self, workers: int) -> int:
         """How many runs at once, where the pool has so many workers."""

@@ -16,6 +16,7 @@ from relaymesh.kernel.bounds import COUNT_MAX, plain_text, shown, whole
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import Failure
 from relaymesh.sdk.compose import chosen_ids
+from relaymesh.sdk.endings import text_of
 from relaymesh.wire.content import decode_content, encode_content
 from relaymesh.wire.envelope import envelope_json, iso, when
 
@@ -289,7 +290,7 @@ def _edited_content(edit: Any, envelope: Envelope) -> Any:
         content = edit(decode_content(envelope.content, envelope.encoding))
     except Exception as error:
         raise InvalidEnvelope(
-            f"editing {envelope.id!r} failed: {error!r}; nothing was redriven",
+            f"editing {envelope.id!r} failed: {type(error).__name__}: {text_of(error)}; nothing was redriven",
             hint="correct the edit function and redrive again",
         ) from error
     if content is None:

@@ -46,7 +46,7 @@ WORKERS_MAX = 10_000
 def worker_counts(workers: Any) -> tuple[int, int]:
     """How many handlers run at first, and at most."""
     try:
-        if not isinstance(workers, (tuple, list)) or len(workers) != 2:
+        if type(workers) not in (tuple, list) or len(workers) != 2:
             raise InvalidSettings(f"workers must be two numbers, at first and at most, not {shown(workers)}")
         core = whole(workers[0], "workers[0]", 1, WORKERS_MAX, InvalidSettings)
         return core, whole(workers[1], "workers[1]", core, WORKERS_MAX, InvalidSettings)
