@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import queue
 from collections.abc import Callable
 from datetime import timedelta
@@ -277,7 +276,7 @@ def interrupt(session: Any, kind: type[Request[Any]], once: Callable[[], Any]) -
             once()
         return answer
 
-    session.execute = awaited if inspect.iscoroutinefunction(original) else plain
+    session.execute = awaited if hasattr(session, "give_back") else plain
 
 
 async def test_an_extend_that_is_answered_late_moves_no_deadline_back(worlds: Worlds) -> None:

@@ -32,7 +32,7 @@ def handed(
         part = parts[0]
         if isinstance(part, Parcel):
             return _parcel(mailbox, part, settled, remote)
-        if part.lane is None and not remote and not mailbox.is_subscription:  # the most frequent case
+        if part.lane is None and not mailbox.is_subscription:  # the most frequent case
             return Deliveries(
                 mailbox.address,
                 (token,),
@@ -40,7 +40,13 @@ def handed(
                 (part.attempts,),
                 (part.lease.deadline,),  # type: ignore[union-attr]
                 (part.envelope,),
-                settled=settled,
+                None,
+                None,
+                settled,
+                (),
+                (part.accepted_at,) if remote else None,
+                (part.priority,) if remote else None,
+                (part.expires_at,) if remote else None,
             )
     tokens, named = range(token, token + len(sequences)), tuple(sequences)
     if Parcel not in set(map(type, parts)):

@@ -224,8 +224,10 @@ class Operations:
         )
         if given and not given.settled:
             session.give(mailbox, given.tokens)
-            given = await self._within_bytes(given)
-            await session.prune(self.served)
+            if len(given.tokens) > 1:  # a single one always fits
+                given = await self._within_bytes(given)
+            if session.is_crowded:
+                await session.prune(self.served)
         return given
 
     async def _within_bytes(self, given: Deliveries) -> Deliveries:

@@ -116,11 +116,15 @@ class Session:
         for token in tokens:
             granted.pop(token, None)
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it is time to forget tokens whose leases ran out."""
+        return len(self.granted) >= self._prune_at
+
     async def prune(self, served: Served) -> None:
-        """Forget tokens whose leases ran out, now and then."""
-        if len(self.granted) >= self._prune_at:
-            self.granted = await served.session.execute(MailboxesOf(list(self.granted)))
-            self._prune_at = max(PRUNE_AT, 2 * len(self.granted))
+        """Forget tokens whose leases ran out."""
+        self.granted = await served.session.execute(MailboxesOf(list(self.granted)))
+        self._prune_at = max(PRUNE_AT, 2 * len(self.granted))
 
 
 class Sessions:
