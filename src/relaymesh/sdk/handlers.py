@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any
 
 from relaymesh.errors import InvalidValue
 from relaymesh.kernel.bounds import SECONDS_MAX, real, shown, whole
 
-__all__ = ["NO_LIMITS", "Limits", "checked_handler", "checked_topic", "handler_name"]
+__all__ = [
+    "NO_LIMITS",
+    "Limits",
+    "checked_handler",
+    "checked_topic",
+    "finished",
+    "handler_name",
+]
 
 
 CONCURRENCY_MAX = 10_000
@@ -66,3 +74,8 @@ def handler_name(handler: Any) -> str:
             f"{shown(handler)} has no name of its own", hint="name the subscription: mesh.on(topic, name)"
         )
     return name
+
+
+async def finished(awaitable: Awaitable[Any]) -> Any:
+    """What a plain function returned to be awaited, as a coroutine: `asyncio.run` takes nothing else."""
+    return await awaitable

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from relaymesh.errors import InvalidValue
 from relaymesh.kernel.bounds import shown
 from relaymesh.sdk.endings import Drop, Ending
+from relaymesh.sdk.handlers import finished
 
 __all__ = ["Hooks", "await_hooks", "call_hooks"]
 
@@ -102,7 +103,7 @@ def call_hooks(calls: Iterable[Call], *, may_end: bool = False) -> None:
         try:
             result = hook(*arguments)
             if inspect.isawaitable(result):
-                asyncio.run(_finish(result))
+                asyncio.run(finished(result))
         except Exception as error:
             _note(hook, error, may_end)
 
@@ -122,7 +123,3 @@ def _note(hook: Callable[..., Any], error: Exception, may_end: bool) -> None:
     if may_end and isinstance(error, Ending):
         raise error
     log.warning("the hook %s raised, which changes nothing: %r", shown(hook), error, exc_info=error)
-
-
-async def _finish(awaitable: Any) -> Any:
-    return await awaitable

@@ -25,7 +25,7 @@ from relaymesh.kernel.deliveries import NO_LANE, Deliveries
 from relaymesh.sdk.agent import Handler, Inbox
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.handed import AnyDelivery
-from relaymesh.sdk.handlers import NO_LIMITS, Limits
+from relaymesh.sdk.handlers import NO_LIMITS, Limits, finished
 from relaymesh.sdk.hooks import call_hooks
 from relaymesh.sdk.session import Arrival, Pull
 from relaymesh.sdk.time_limit import TimeLimit, call_within
@@ -250,7 +250,7 @@ class WorkerPool:
         if seconds is None:
             result = route.handler(delivery)
             if inspect.isawaitable(result):
-                asyncio.run(_finish(result))
+                asyncio.run(finished(result))
             return
         with self._mesh._renewer.watch(TimeLimit(delivery, seconds, self._mesh._session.now())) as limit:
             call_within(limit, route.handler)
@@ -315,10 +315,6 @@ class WorkerPool:
                 self._mesh._session.execute(Release(tokens))
             except MeshError as error:
                 log.debug("deliveries were not given back: %s", error)
-
-
-async def _finish(awaitable: Any) -> Any:
-    return await awaitable
 
 
 def runs_of(deliveries: list[AnyDelivery]) -> list[list[AnyDelivery]]:
