@@ -12,18 +12,22 @@ to do) and `retryable` (whether the same call may succeed later, unchanged).
     │   ├── UnknownRecipient       UNKNOWN_RECIPIENT
     │   ├── Conflict               CONFLICT
     │   ├── InvalidSettings        INVALID_SETTINGS
+    │   ├── InvalidPlan            INVALID_PLAN
     │   ├── NotFound               NOT_FOUND
+    │   ├── TaskOver               TASK_ENDED
     │   └── Unauthorized           UNAUTHORIZED
     ├── Refused                the mesh is at a limit: the same call may work later
     │   ├── MailboxFull            MAILBOX_FULL
     │   ├── DeadLettersFull        DEAD_LETTERS_FULL
     │   ├── OverBudget             OVER_BUDGET
+    │   ├── SignalsFull            SIGNALS_FULL
     │   ├── DiskFloor              DISK_FLOOR
     │   ├── StoreLagging           STORE_LAGGING
     │   └── RateLimited            RATE_LIMITED
     ├── Unreachable            UNREACHABLE: the node did not answer; the outcome of a send is unknown
     ├── LeaseLost              LEASE_LOST: the lease ended; another receiver may hold the message
     ├── NoAnswer               NO_ANSWER: a question ended without an answer
+    ├── TaskFailed             TASK_FAILED: a task ended in any other way than success
     ├── Closed                 CLOSED: this mesh was closed, or belongs to another process or event loop
     └── DirectoryError         the data directory cannot be used
         ├── DirectoryInUse         DIRECTORY_IN_USE
@@ -40,6 +44,7 @@ to do) and `retryable` (whether the same call may succeed later, unchanged).
 from __future__ import annotations
 
 import queue
+from collections.abc import Sequence
 from typing import ClassVar
 
 __all__ = [
@@ -53,6 +58,7 @@ __all__ = [
     "Empty",
     "FormatTooNew",
     "InvalidEnvelope",
+    "InvalidPlan",
     "InvalidSettings",
     "InvalidValue",
     "JournalDamaged",
@@ -68,8 +74,11 @@ __all__ = [
     "RecordUnreadable",
     "Refused",
     "SenderError",
+    "SignalsFull",
     "StoreLagging",
     "StoreMisconfigured",
+    "TaskFailed",
+    "TaskOver",
     "Unauthorized",
     "UnknownRecipient",
     "Unreachable",
@@ -145,12 +154,31 @@ class InvalidSettings(SenderError):
     code = "INVALID_SETTINGS"
     default_hint = "docs/reference/settings.md and sdk.md have names, ranges and defaults"
 
+    def __init__(self, message: str, *, hint: str | None = None, keys: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.keys = tuple(keys)
+        """Of a settings file: the names it is about."""
+
+
+class InvalidPlan(SenderError):
+    """A workflow cannot run as it is written: the message names the step and the field."""
+
+    code = "INVALID_PLAN"
+    default_hint = "nothing was submitted; relaymesh workflow check FILE tells the same without a mesh"
+
 
 class NotFound(SenderError):
     """The call names a dead letter, an agent, a subscription, a path or a file that does not exist."""
 
     code = "NOT_FOUND"
     default_hint = "check the name: relaymesh status, agent list and dlq list show what exists"
+
+
+class TaskOver(SenderError):
+    """The task has ended, or its failure was dealt with: nothing more can be done in it."""
+
+    code = "TASK_ENDED"
+    default_hint = "relaymesh task show ID tells how it ended; submit it again to run it anew"
 
 
 class Unauthorized(SenderError):
@@ -192,6 +220,13 @@ class OverBudget(Refused):
         "wait until receivers settle what you sent, have your dead letters purged, or raise the budget; "
         "acks and nacks always work"
     )
+
+
+class SignalsFull(Refused):
+    """The task keeps as many signals as it may that no step waits for yet."""
+
+    code = "SIGNALS_FULL"
+    default_hint = "send it again once a step waits for signals: relaymesh task show ID"
 
 
 class DiskFloor(Refused):
@@ -241,6 +276,13 @@ class NoAnswer(MeshError):
 
     code = "NO_ANSWER"
     default_hint = "wait longer, or ask again with the same id: that takes an answer which came late"
+
+
+class TaskFailed(MeshError):
+    """A task that a caller waits for ended as FAILED, TIMEOUT or CANCELLED; the message has the reason."""
+
+    code = "TASK_FAILED"
+    default_hint = "task.show() has the state of every step; submit it again with again=True to run it anew"
 
 
 class Closed(MeshError):

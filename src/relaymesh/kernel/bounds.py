@@ -119,6 +119,8 @@ def flag(value: Any, what: str, error: type[MeshError] = InvalidValue) -> bool:
 
 def text(value: Any, what: str, least: int, most: int, error: type[MeshError] = InvalidValue) -> str:
     """A text with a length between two bounds, in a form that UTF-8 can encode."""
+    if type(value) is str and value.isascii() and least <= len(value) <= most:
+        return value
     plain = sound(plain_text(value, what, error))
     if not least <= len(plain) <= most:
         raise error(f"{what} must have {least} to {most} characters, not {len(plain)}")

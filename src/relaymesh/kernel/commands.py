@@ -10,9 +10,7 @@ A command names the type of its result, which is what `execute` of a session ret
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
-
-import msgspec
+from typing import Any, Literal
 
 from relaymesh.errors import InvalidEnvelope, InvalidSettings, InvalidValue
 from relaymesh.kernel.bounds import (
@@ -32,9 +30,10 @@ from relaymesh.kernel.bounds import (
     whole,
 )
 from relaymesh.kernel.dedup import NONE_EQUAL, Differing, Seen
-from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.failure_text import cut_reason, cut_stack
 from relaymesh.kernel.registration import Registration
+from relaymesh.kernel.request import Command
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.waiter import Waiter
@@ -42,18 +41,6 @@ from relaymesh.kernel.waiter import Waiter
 EPOCH_MAX = (1 << 23) - 1
 """So that a token, made of an epoch and 40 bits, fits a signed 64-bit number."""
 PARTITION_MAX = (1 << 31) - 1
-
-
-Result = TypeVar("Result")
-Result_co = TypeVar("Result_co", covariant=True)
-
-
-class Request(msgspec.Struct, Generic[Result_co], gc=False, eq=False):
-    """What a session executes: a command, a query (query.py), or a request to the node itself."""
-
-
-class Command(Request[Result_co]):
-    """A request that may change the state."""
 
 
 class Start(Command[None]):
@@ -96,7 +83,8 @@ class OpenMailbox(Command[None]):
 class RegisterAgent(Command[Registration]):
     """An agent joins: `metadata` is a JSON object of its own. Returns its `Registration`.
 
-    `settings` apply to its mailbox, if it has none yet.
+    `settings` apply to its mailbox, if it has none yet. `settles`: it ends a step with a result; else its ack
+    of one means that the step is taken.
     """
 
     agent: str
@@ -106,9 +94,11 @@ class RegisterAgent(Command[Registration]):
     metadata: bytes = b"{}"
     settings: MailboxSettings | None = None
     budget: int = 0
+    settles: bool = True
 
     def __post_init__(self) -> None:
         self.agent = _address(self.agent, "agent")
+        flag(self.settles, "settles")
         self.role = text(self.role, "role", 0, TEXT_LENGTH_MAX)
         self.capabilities = tuple(
             [text(each, "capability", 1, TEXT_LENGTH_MAX) for each in self.capabilities]
@@ -187,10 +177,13 @@ class Publish(Command[list[Receipt]]):
     known: Mapping[tuple[str, str], Seen] | None = None
     budget: int = 0
     equal: frozenset[Differing] = NONE_EQUAL
+    size: int = 0
+    """As of `Send`."""
 
     def __post_init__(self) -> None:
         _address(self.topic, "topic")
         _check_envelopes(self.envelopes)
+        self.size = size_of(self.envelopes)
 
 
 class Receive(Command[bool]):
@@ -254,15 +247,31 @@ class Unexpect(Command[None]):
 
 
 class Ack(Command[list[int]]):
-    """Settle as done. Returns the tokens that were stale."""
+    """Settle as done. Returns the tokens that were stale.
+
+    `taken_ms`: a step of an agent that did not register with `settles` is taken, and its lease lasts so long
+    from here on; 0: the holder settles with results, whatever the agent registered with.
+    """
 
     tokens: Sequence[int]
     drop: bool = False
+    taken_ms: int = 0
 
     def __post_init__(self) -> None:
         _check_tokens(self.tokens)
         if self.drop is not False:
             flag(self.drop, "drop")
+        if self.taken_ms:
+            self.taken_ms = whole(self.taken_ms, "taken_ms", 0, LEASE_MS_MAX)
+
+
+class KeepTaken(Command[int]):
+    """These agents live: renew the leases of the steps that they took. Returns how many. Writes no record."""
+
+    agents: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self.agents = [_address(agent, "agent") for agent in self.agents]
 
 
 class Nack(Command[str]):
@@ -299,9 +308,12 @@ class Settle(Command[list[Receipt]]):
     equal: frozenset[Differing] = NONE_EQUAL
     size: int = 0
     """As of `Send`."""
+    taken_ms: int = 0
+    """As of `Ack`."""
 
     def __post_init__(self) -> None:
         self.token = whole(self.token, "token", 0, TOKEN_MAX)
+        self.taken_ms = whole(self.taken_ms, "taken_ms", 0, LEASE_MS_MAX)
         self.size = _checked_size(self.groups)
 
 
@@ -436,7 +448,7 @@ def _checked_size(groups: Any) -> int:
         for envelope in envelopes:
             if envelope.__class__ is not Envelope:
                 _check_envelopes(envelopes)
-            size += len(envelope.content)
+            size += len(envelope.content)  # it is in no file yet
             if envelope.extra is not None:
                 size += len(envelope.extra)
     return size

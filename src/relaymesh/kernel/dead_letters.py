@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Literal
 
 import msgspec
@@ -150,18 +150,33 @@ class DeadLetters:
     def find(self, mailbox: str, dead_sequence: int) -> DeadLetter | None:
         return self.of(mailbox).letters.get(dead_sequence)
 
-    def older(self, before: int, count: int, size: int) -> list[DeadLetter]:
-        """Letters that died before this time, mailbox by mailbox: at most `count`, and about `size` bytes."""
+    def older(
+        self,
+        before: int,
+        count: int,
+        size: int,
+        mailbox: str | None = None,
+        kept: Container[tuple[str, int]] = (),
+    ) -> list[DeadLetter]:
+        """Letters that died before this time, mailbox by mailbox: at most `count`, and about `size` bytes.
+
+        `mailbox`: only there. `kept`: letters, by name, that are passed over.
+        """
         found: list[DeadLetter] = []
-        for shelf in self._by_mailbox.values():
+        for shelf in self._by_mailbox.values() if mailbox is None else (self.of(mailbox),):
             for letter in shelf.letters.values():
                 if letter.at >= before:
                     break  # they are in the order in which they died
                 if len(found) >= count or size <= 0:
                     return found
-                found.append(letter)
-                size -= letter.size
+                if (letter.mailbox, letter.dead_sequence) not in kept:
+                    found.append(letter)
+                    size -= letter.size
         return found
+
+    def mailboxes(self) -> list[str]:
+        """Those that have dead letters."""
+        return list(self._by_mailbox)
 
     def mark_redriven(self, letter: DeadLetter, id: str) -> None:
         """A redriven letter stays in its place, so that a second redrive finds it done.

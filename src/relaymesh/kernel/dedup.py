@@ -16,7 +16,9 @@ import msgspec
 import xxhash
 
 from relaymesh.kernel.entry import Entry
+from relaymesh.kernel.envelope import IN_FILE, Envelope
 from relaymesh.kernel.parcel import Parcel
+from relaymesh.kernel.payload import the_reference
 
 WINDOW_MS = 86_400_000
 REMEMBERED_MAX = 100_000
@@ -28,6 +30,13 @@ SENDERS_MAX = 10_000
 
 digest_of: Callable[[bytes], bytes] = xxhash.xxh3_128_digest
 """Tells equal content from other content. It is not a signature: a sender can only deceive itself."""
+
+
+def content_digest(envelope: Envelope) -> bytes:
+    """The digest of its content, also of content in a file: it does not depend on where content is kept."""
+    if envelope.encoding >= IN_FILE and (reference := the_reference(envelope.content)) is not None:
+        return reference.digest
+    return digest_of(envelope.content)
 
 
 def topic_target(topic: str) -> str:
@@ -181,7 +190,8 @@ class Admitted:
                 self.horizon = max(self.horizon, at)
                 continue
             due = at + delay if delay > 0 else at
-            digest, sender = digest_of(envelope.content), shared(envelope.sender)
+            digest = digest_of(envelope.content) if envelope.encoding < IN_FILE else content_digest(envelope)
+            sender = shared(envelope.sender)
             self.remember(target, id, Seen(entry.sequence, at, digest, 1, due, sender))
 
     def settle_parcel(self, target: str, parcel: Parcel) -> bool:

@@ -161,6 +161,8 @@ def _grant(decision: Decision, mailbox: Mailbox, waiter: Waiter, parts: list[Par
         note_success(decision, mailbox, parts)
         finish(decision, mailbox.address, parts)
         return deliveries, state.sequence
+    if state.board.links and state.board.has_step(sequences):
+        return deliveries, state.sequence  # a late result is judged by the grant: no power loss may revert it
     if len(parts) == 1:
         return deliveries, parts[0].ready_sequence + 1
     return deliveries, max([part.ready_sequence for part in parts]) + 1

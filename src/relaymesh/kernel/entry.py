@@ -30,6 +30,7 @@ TRANSITIONS: dict[tuple[int, str], tuple[int, ...]] = {
     (DELAYED, "expired"): (SETTLED,),
     (DELAYED, "overflowed"): (SETTLED,),
     (DELAYED, "dropped"): (SETTLED,),
+    (DELAYED, "already_done"): (SETTLED,),
     (READY, "granted"): (LEASED,),
     (READY, "expired"): (SETTLED,),
     (READY, "overflowed"): (SETTLED,),
@@ -42,6 +43,7 @@ TRANSITIONS: dict[tuple[int, str], tuple[int, ...]] = {
     (LEASED, "deferred"): (DELAYED, READY),
     (LEASED, "lease_expired"): (DELAYED, READY),
     (LEASED, "holder_lost"): (READY,),
+    (LEASED, "abandoned"): (DELAYED, READY),
     (LEASED, "released"): (READY,),
 }
 """The states that each event may lead to. Two of them: wait for a time, or be ready at once.
@@ -124,6 +126,23 @@ class Entry(msgspec.Struct, gc=False, eq=False):
             leases[token] = lease
             if self.lane is not None:
                 self.lane.send_out(lease)
+
+
+def new_entries(envelopes: Sequence[Envelope], sequence: int, at: int, topic: str | None) -> list[Entry]:
+    """Messages that come in at one time, with sequences from this one on."""
+    entries: list[Entry] = []
+    for envelope in envelopes:
+        if envelope.delay_ms > 0:
+            due = at + envelope.delay_ms
+            entry = Entry(envelope, sequence, at, due, due, sequence, envelope.priority, DELAYED)
+        else:
+            entry = Entry(envelope, sequence, at, at, at, sequence, envelope.priority)
+        entries.append(entry)
+        sequence += 1
+    if topic is not None:
+        for entry in entries:
+            entry.topic = topic
+    return entries
 
 
 class Lease(msgspec.Struct, gc=False, eq=False):

@@ -11,6 +11,8 @@ from enum import IntEnum
 
 import msgspec
 
+from relaymesh.kernel.payload import full_size
+
 TTL_MS_DEFAULT = 3_600_000
 PRIORITY_DEFAULT = 3
 
@@ -49,10 +51,17 @@ into the mailbox of a sender that asked for them (`requires_ack`)."""
 
 
 class Encoding(IntEnum):
-    """How to read `Envelope.content`."""
+    """How to read `Envelope.content`. No client gives or sees the last two."""
 
     JSON = 0
     BYTES = 1
+    JSON_IN_FILE = 2
+    BYTES_IN_FILE = 3
+
+
+IN_FILE = 2
+"""From this encoding on, `content` is a reference to a payload file: see `kernel/payload.py`. The same
+encoding less this much says how to read the file."""
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -81,10 +90,11 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """The size of this message against a mailbox's capacity in bytes: content and `extra`."""
+        size = len(self.content) if self.encoding < IN_FILE else full_size(self.content)
         extra = self.extra
-        return len(self.content) if extra is None else len(self.content) + len(extra)
+        return size if extra is None else size + len(extra)
 
 
 def size_of(envelopes: Iterable[Envelope]) -> int:
     """The size of all of them. `extra` is rare, and a property costs more than the rest of the loop."""
-    return sum([len(each.content) if each.extra is None else each.size for each in envelopes])
+    return sum([e.size if e.extra or e.encoding >= IN_FILE else len(e.content) for e in envelopes])

@@ -8,7 +8,7 @@ from relaymesh.kernel.commands import ForceDelayed, Start, Stop
 from relaymesh.kernel.contract import TIMEOUT, retry_limit, rule_for
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.entry import Lease
-from relaymesh.kernel.leases import give_back, lease_of
+from relaymesh.kernel.leases import give_back, lease_of, no_later
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.passage import let_time_pass
 from relaymesh.kernel.records import EpochStarted, Failure, Returned
@@ -29,8 +29,9 @@ def start(decision: Decision, command: Start) -> None:
         lease = lease_of(decision, token)
         if lease.grant.remote:
             mailbox = state.mailboxes[lease.grant.mailbox]
-            length = lease.grant.length or mailbox.settings.lease_for(lease.entry.priority)
-            lease.deadline = decision.now + length
+            taken = state.board.taken_ms(lease.entry.sequence)
+            length = taken or lease.grant.length or mailbox.settings.lease_for(lease.entry.priority)
+            lease.deadline = no_later(decision, lease, decision.now + length)
             state.lease_clock.extend(lease)
         else:
             orphans.setdefault(lease.grant.mailbox, []).append(lease)
@@ -53,7 +54,7 @@ def _void(decision: Decision, mailbox: Mailbox, leases: list[Lease]) -> None:
         lane = lease.entry.lane
         if lane is not None and next(iter(lane.out.values())) is not lease:
             later.append(lease)
-        elif lease.attempt <= limit:
+        elif not _is_spent(decision, lease, limit):
             again.append(lease)
     spent = set(leases).difference(again, later)
     for lease in [lease for lease in leases if lease in spent]:
@@ -68,6 +69,11 @@ def _void(decision: Decision, mailbox: Mailbox, leases: list[Lease]) -> None:
         for lease in again:
             decision.ended(ended(mailbox, lease, _lost(decision, lease), True, "retrying"))
     give_back(decision, mailbox.address, later)
+
+
+def _is_spent(decision: Decision, lease: Lease, retries: int) -> bool:
+    link = decision.state.board.links.get(lease.entry.sequence)
+    return lease.attempt > retries if link is None else link.spent("restart", retries)
 
 
 def _lost(decision: Decision, lease: Lease) -> Failure:

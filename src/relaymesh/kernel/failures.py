@@ -24,6 +24,9 @@ def bury(
 ) -> None:
     """Dead-letter entries, pending or leased, and tell senders that asked to be told."""
     sequences = [entry.sequence for entry in entries]
+    links = decision.state.board.links
+    if links and any(each in links and links[each].step.undoes >= 0 for each in sequences):
+        alert = True  # what was to be undone is not
     later: list[Lease] = []
     if mailbox.settings.halt_on_dead_letter:
         for entry in entries:

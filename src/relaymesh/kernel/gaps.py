@@ -21,25 +21,57 @@ from relaymesh.kernel.pending import DELAYED, LEASED
 from relaymesh.kernel.records import (
     Accepted,
     AnyRecord,
+    BudgetPaused,
+    BudgetSet,
     DeadLettered,
     DelayedForced,
     Granted,
     MailboxOpened,
     Redriven,
     Returned,
+    SignalReceived,
+    StepsAdded,
+    StepsEnded,
+    StepsSent,
+    StepsWithdrawn,
+    StepWaits,
     Subscribed,
+    TaskClosing,
+    TaskEnded,
+    TaskSubmitted,
+    TaskUndoing,
     Unsubscribed,
+    UsageNoted,
 )
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.state import State
+from relaymesh.kernel.tasks.board import Board
+from relaymesh.kernel.tasks.status import EVENT_OF, TRANSITIONS
 
 __all__ = ["apply_behind_gap", "leave_out"]
 
 Applied = tuple[int, AnyRecord, Any]
 """A first sequence, the record applied there, and what applying it returned."""
 
-_PER_EVENT = ("sequences", "due", "failures")
+_PER_EVENT = ("sequences", "due", "failures", "steps")
 UNKNOWN = "unknown"
+
+OfTask = (
+    TaskSubmitted
+    | StepsSent
+    | StepsEnded
+    | StepsAdded
+    | TaskClosing
+    | TaskEnded
+    | StepWaits
+    | SignalReceived
+    | StepsWithdrawn
+    | TaskUndoing
+    | UsageNoted
+    | BudgetPaused
+    | BudgetSet
+)
+"""Records about tasks."""
 
 
 def leave_out(state: State, count: int, opens: str | None, pattern: str | None) -> None:
@@ -67,11 +99,61 @@ def apply_behind_gap(state: State, record: AnyRecord) -> Iterator[Applied]:
         _beside(state, MailboxOpened(1, record.at, record.mailbox, MailboxSettings()))
     if isinstance(record, Redriven):
         yield from _letter_for(state, record)
+    if isinstance(record, OfTask):
+        known = _known_part(state.board, record)
+        if known is None:
+            state.sequence = base + record.count
+            return
+        record, count = known, record.count
+    else:
+        count = record.count
     if hasattr(record, "sequences"):
         yield from _apply_parts(state, record)
     elif not isinstance(record, Unsubscribed) or record.mailbox in state.mailboxes:
         yield base, record, state.apply(record)
-    state.sequence = base + record.count
+    state.sequence = base + count
+
+
+def _known_part(board: Board, record: OfTask) -> OfTask | None:
+    """What a record says about a task and steps that are there, in states that it can change; None: nothing.
+
+    A step whose message is missing stays ready, so it is sent again at the start.
+    """
+    task = board.tasks.get(record.task)
+    if isinstance(record, TaskSubmitted):
+        return record if task is None else None
+    if task is None:
+        return None
+    if isinstance(record, StepsAdded | StepWaits):
+        grown = isinstance(record, StepsAdded) and record.token and record.step in task.steps_out
+        return record if record.step in task.ready or grown else None
+    if isinstance(record, StepsWithdrawn):
+        chosen = [
+            number
+            for number in record.steps
+            if number in task.steps_out and (task.steps[number].status, "withdrawn") in TRANSITIONS
+        ]
+        return replace(record, count=len(chosen), steps=chosen) if chosen else None
+    if isinstance(record, TaskUndoing):
+        known = [number < len(task.steps) and task.plan_of(number).undo for number in record.steps]
+        return record if all(known) and not task.undos else None
+    if isinstance(record, UsageNoted):
+        return record if record.step < len(task.steps) else None
+    if isinstance(record, StepsSent):
+        chosen = [i for i, number in enumerate(record.steps) if number in task.ready]
+        sequences, steps = [record.sequences[i] for i in chosen], [record.steps[i] for i in chosen]
+        return replace(record, count=len(chosen), sequences=sequences, steps=steps) if chosen else None
+    if isinstance(record, StepsEnded):
+        event = EVENT_OF[record.status]
+        chosen = [
+            i
+            for i, number in enumerate(record.steps)
+            if number < len(task.steps) and (task.steps[number].status, event) in TRANSITIONS
+        ]
+        outputs = [record.outputs[i] for i in chosen] if record.outputs else []
+        steps = [record.steps[i] for i in chosen]
+        return replace(record, count=len(chosen), steps=steps, outputs=outputs) if chosen else None
+    return record
 
 
 def _beside(state: State, record: AnyRecord, sequence: int | None = None) -> Any:

@@ -34,7 +34,6 @@ from relaymesh.kernel import (
 )
 from relaymesh.kernel.commands import (
     Ack,
-    Command,
     Complete,
     DrainAgent,
     Expect,
@@ -42,6 +41,7 @@ from relaymesh.kernel.commands import (
     ExtendAll,
     ForceDelayed,
     Forgo,
+    KeepTaken,
     Nack,
     OpenMailbox,
     Publish,
@@ -51,7 +51,6 @@ from relaymesh.kernel.commands import (
     RegisterAgent,
     Release,
     Reprioritise,
-    Result,
     Send,
     SetBreaker,
     Settle,
@@ -65,8 +64,38 @@ from relaymesh.kernel.commands import (
 from relaymesh.kernel.decision import Decision, Encoders, Unwritable
 from relaymesh.kernel.query import ANSWERS, Query
 from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.request import Command, Result
+from relaymesh.kernel.schedules import firing, setting
+from relaymesh.kernel.schedules.commands import FireSchedule, PauseSchedule, RemoveSchedule, SetSchedule
 from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Step
+from relaymesh.kernel.tasks import (
+    abandonment,
+    advance,
+    ending,
+    noticing,
+    spending,
+    storing,
+    submitting,
+    taking,
+    waiting,
+)
+from relaymesh.kernel.tasks.commands import (
+    Abandon,
+    Advance,
+    Answer,
+    Cancel,
+    Fail,
+    Finish,
+    Grow,
+    PutVersion,
+    RemoveVersions,
+    Report,
+    SendNotice,
+    SetBudget,
+    Signal,
+    Submit,
+)
 
 BROKEN_HINT = (
     "open the mesh again: what was receipted is in the journal; report this unless you interrupted it"
@@ -104,6 +133,25 @@ DECISIONS: dict[type[Command[Any]], Callable[[Decision, Any], Any]] = {
     Reprioritise: priorities.reprioritise,
     ForceDelayed: arrivals.force_delayed,
     SetBreaker: gate.set_breaker,
+    Submit: submitting.submit,
+    Advance: advance.advance,
+    Finish: ending.finish,
+    Fail: ending.fail,
+    Grow: ending.grow,
+    Report: ending.report,
+    Answer: ending.answer,
+    Signal: waiting.signal,
+    SetBudget: spending.set_budget,
+    SendNotice: noticing.send_notice,
+    KeepTaken: taking.keep_taken,
+    Abandon: abandonment.abandon,
+    Cancel: ending.cancel,
+    PutVersion: storing.put,
+    RemoveVersions: storing.remove,
+    SetSchedule: setting.put,
+    RemoveSchedule: setting.remove,
+    PauseSchedule: setting.pause,
+    FireSchedule: firing.fire,
 }
 
 
@@ -140,20 +188,29 @@ class Kernel:
         if self._broken is not None:
             raise self.failure
         state = self.state
+        board = state.board
         decide = DECISIONS[command.__class__]
-        now = self._now = max(now, self._now, state.now)
+        last = self._now if self._now > state.now else state.now  # noqa: FURB136 - hot: no call
+        now = self._now = now if now > last else last  # noqa: FURB136
         step = Step(state.sequence, [], [], [])
         decision = Decision(state, step, now, self.chance, self.encoders)
         try:
             passage.let_time_pass(decision)
+            if board.changed:
+                ending.follow(decision)  # a task that closes takes its messages back first
             step.written = step.synced = 0
             try:
                 step.result = decide(decision, command)
             except MeshError as error:
                 step.error = error
                 decision.after_sync()  # a refusal waits for what it saw
+            if board.changed:
+                decision.after_sync()  # a step of a task moved: that is durable before it is told
+                ending.follow(decision)
             if state.wanted and not state.stopped:
                 delivery.serve_waiters(decision)
+                if board.changed:
+                    ending.follow(decision)
         except Unwritable as error:
             self._broken = error
             raise self.failure from error
@@ -179,13 +236,19 @@ class Kernel:
             return Closed(f"the mesh stopped: {self._broken}", hint=UNWRITABLE_HINT)
         return Closed(f"the kernel stopped in the middle of a step: {self._broken!r}", hint=BROKEN_HINT)
 
+    def keep_keys(self, keep_ms: int) -> None:
+        """How long keys of ended tasks are kept where there is no store to keep them. Volatile."""
+        self.state.board.keys.keep_ms = keep_ms
+
     def pause_reclaim(self, until: int) -> None:
         """Let no lease expire before `until`. Volatile: for a clock that has just jumped."""
         self.state.reclaim_at = max(self.state.reclaim_at, until)
 
     @property
     def next_event_at(self) -> int:
-        """Mesh time at which a `Tick` has something to do."""
+        """Mesh time at which a `Tick`, or the shell that fires schedules, has something to do."""
         state = self.state
-        lease_ends = max(state.lease_clock.next, state.reclaim_at)
-        return min(state.due.next, state.expiry.next, lease_ends, state.wakes.next)
+        leases, deadlines, reclaim_at = state.lease_clock.next, state.board.deadlines.next, state.reclaim_at
+        ends = leases if leases < deadlines else deadlines  # noqa: FURB136 - hot: no call
+        ends = ends if ends > reclaim_at else reclaim_at  # noqa: FURB136
+        return min(state.due.next, state.expiry.next, ends, state.wakes.next, state.schedules.next)

@@ -23,7 +23,7 @@ def lease_of(decision: Decision, token: int) -> Lease:
 def extend(decision: Decision, command: Extend) -> int:
     """Set a deadline `ms` from now, if that is later than the present one. Returns the deadline."""
     lease = lease_of(decision, command.token)
-    _extend(decision, lease, command.ms)
+    prolong(decision, lease, command.ms)
     decision.after_write()
     return lease.deadline
 
@@ -33,17 +33,26 @@ def extend_all(decision: Decision, command: ExtendAll) -> list[int | None]:
     for token, ms in command.extends:
         lease = decision.state.lease(token)
         if lease is not None:
-            _extend(decision, lease, ms)
+            prolong(decision, lease, ms)
         deadlines.append(None if lease is None else lease.deadline)
     decision.after_write()
     return deadlines
 
 
-def _extend(decision: Decision, lease: Lease, ms: int) -> None:
-    deadline = decision.now + ms
+def prolong(decision: Decision, lease: Lease, ms: int) -> None:
+    """Let the lease last `ms` from now, if that is later than its deadline."""
+    deadline = no_later(decision, lease, decision.now + ms)
     if deadline > lease.deadline:
         lease.deadline = deadline
         decision.state.lease_clock.extend(lease)
+
+
+def no_later(decision: Decision, lease: Lease, deadline: int) -> int:
+    """The deadline, or the end of the time that one attempt at a step may take."""
+    links = decision.state.board.links
+    if links and (link := links.get(lease.entry.sequence)) is not None:
+        return link.no_later(deadline)
+    return deadline
 
 
 def release(decision: Decision, command: Release) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaymesh.errors import NotFound
+from relaymesh.errors import Conflict, NotFound
 from relaymesh.kernel.address import is_subscription
 from relaymesh.kernel.charges import MAILBOX_BYTES
 from relaymesh.kernel.commands import OpenMailbox
@@ -22,6 +22,18 @@ def open_mailbox(decision: Decision, command: OpenMailbox) -> None:
         decision.state.charges.require(command.mailbox, MAILBOX_BYTES, command.budget)
     elif settings is not None and not command.may_reject and is_subscription(command.mailbox):
         settings = patient(settings, mailbox)
+    if settings is not None and settings.delivery_semantics == "at_most_once":
+        _require_no_steps(decision, command.mailbox)
     if mailbox is None or (settings is not None and settings != mailbox.settings):
         decision.emit(MailboxOpened(1, decision.now, command.mailbox, settings or MailboxSettings()))
     decision.after_sync()
+
+
+def _require_no_steps(decision: Decision, address: str) -> None:
+    """A step that is settled before it is delivered would succeed without a result."""
+    steps = decision.state.board.steps_in(address)
+    if steps:
+        raise Conflict(
+            f"steps of tasks are in mailbox {address}: {steps}; at_most_once would lose their results",
+            hint="let their tasks end, or cancel them, and set it again",
+        )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from relaymesh.kernel.entry import Entry, Grant, Lease, Leases
-from relaymesh.kernel.envelope import Envelope, size_of
+from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.pending import LEASED, READY
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ CUT_MIN = 4
 
 
 def alike(envelopes: list[Envelope]) -> bool:
-    """Whether these may form a parcel: the same rules apply to all, and none has a lane or a time."""
+    """Whether these may form a parcel: the same rules apply to all, and none has a lane, a time or a file."""
     if len(envelopes) < PARCEL_MIN:
         return False
     first = envelopes[0]
@@ -40,6 +40,7 @@ def alike(envelopes: list[Envelope]) -> bool:
             or envelope.key is not None
             or envelope.task is not None
             or envelope.requires_ack
+            or envelope.encoding > 1  # in a file
         ):
             return False
     return True
@@ -83,7 +84,7 @@ class Parcel:
         """Whether this mailbox remembers their ids; those of copies from a topic it does not."""
         self.count = len(envelopes)
         self.envelopes = envelopes
-        self.bytes = size_of(envelopes)
+        self.bytes = sum([len(e.content) if e.extra is None else e.size for e in envelopes])
         senders = {envelope.sender for envelope in envelopes}
         self.sender = senders.pop() if len(senders) == 1 else None
         """The sender of all of them; None when there are several."""

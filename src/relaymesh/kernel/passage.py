@@ -8,6 +8,7 @@ from relaymesh.kernel.commands import Tick
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.failures import expire
 from relaymesh.kernel.settlement import expire_lease
+from relaymesh.kernel.tasks import ending
 
 
 def tick(decision: Decision, command: Tick) -> int:  # noqa: ARG001 - time passed before; this answers
@@ -16,7 +17,8 @@ def tick(decision: Decision, command: Tick) -> int:  # noqa: ARG001 - time passe
 
 
 def let_time_pass(decision: Decision) -> None:
-    """What is due falls due, leases that ran out come back, what has expired is dead. In this order.
+    """What is due falls due, leases that ran out come back, tasks and steps time out, what has expired is
+    dead. In this order.
 
     Then mailboxes that held deliveries back may give some out again.
     """
@@ -29,6 +31,8 @@ def let_time_pass(decision: Decision) -> None:
         for lease in state.lease_clock.pop_expired(now):
             if lease.held:
                 expire_lease(decision, lease)
+    if state.board.deadlines.next <= now and state.reclaim_at <= now:
+        ending.run_out(decision)
     if state.expiry.next <= now:
         for mailbox, entries in state.expiry.pop_expired(now):
             expire(decision, mailbox, entries)

@@ -14,7 +14,7 @@ import msgspec
 
 from relaymesh.errors import Conflict
 from relaymesh.kernel.decision import Decision
-from relaymesh.kernel.dedup import WINDOW_MS, Differing, Found, Seen, SeenParcel, digest_of
+from relaymesh.kernel.dedup import WINDOW_MS, Differing, Found, Seen, SeenParcel, content_digest
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt, Repeated
@@ -72,7 +72,7 @@ class Recognition:
                 new.append(envelope)
                 continue
             self._prior[i] = place
-            same = first.content == envelope.content
+            same = _same_content(first, envelope)
             self._compare(envelope, first.sender, same, Differing(i, target, id, twin=place))
         return new
 
@@ -131,8 +131,15 @@ def _sender_of(found: Entry | Seen) -> str:
 
 def _same_bytes(envelope: Envelope, found: Entry | Seen) -> bool:
     if isinstance(found, Seen):
-        return found.digest == digest_of(envelope.content)
-    return found.envelope.content == envelope.content
+        return found.digest == content_digest(envelope)
+    return _same_content(found.envelope, envelope)
+
+
+def _same_content(one: Envelope, other: Envelope) -> bool:
+    """Whether the bytes are the same. Content that one of them has in a file is compared by its digest."""
+    if one.encoding == other.encoding:
+        return one.content == other.content
+    return content_digest(one) == content_digest(other)
 
 
 def _what_is_left(decision: Decision, target: str, id: str, found: Found | None) -> Entry | Seen | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from relaymesh.errors import MailboxFull, NotFound
+from relaymesh.errors import MailboxFull, NotFound, TaskOver
+from relaymesh.kernel.address import name_of
 from relaymesh.kernel.commands import PurgeDeadLetters, Redrive
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.failures import forget_redriven
 from relaymesh.kernel.records import DeadLettersPurged, Redriven
+from relaymesh.kernel.tasks.advance import SENDER_NAME, STEP_TYPE
+from relaymesh.kernel.tasks.submitting import require_mailbox
 
 
 def redrive(decision: Decision, command: Redrive) -> list[int | None]:
@@ -20,6 +23,8 @@ def redrive(decision: Decision, command: Redrive) -> list[int | None]:
     """
     pending = {name: _letter(decision, *name) for name in dict.fromkeys(command.letters)}
     pending = {name: letter for name, letter in pending.items() if letter.status == "pending"}
+    for waiting in pending.values():
+        _require_open_task(decision, waiting, command.to)
     edited = _edited(command)
     envelopes = {name: _message(letter, edited.get(name)) for name, letter in pending.items()}
     _require_room(decision, command.to, envelopes)
@@ -38,6 +43,20 @@ def redrive(decision: Decision, command: Redrive) -> list[int | None]:
         forget_redriven(decision, mailbox)
     decision.after_sync()
     return sequences
+
+
+def _require_open_task(decision: Decision, letter: DeadLetter, to: str | None) -> None:
+    """A step goes on with its letter, if its task still waits for it, in a mailbox that may hold steps."""
+    is_step = letter.envelope.type == STEP_TYPE and name_of(letter.envelope.sender) == SENDER_NAME
+    link = decision.state.board.letters.get((letter.mailbox, letter.dead_sequence))
+    if link is not None and to is not None:
+        require_mailbox(decision, link.task.namespace, link.task.name_of(link.number), to)
+    if (is_step and link is None) or (link is not None and link.closed):
+        raise TaskOver(
+            f"dead letter {letter.envelope.id} of {letter.mailbox} was a step of a task that does not wait"
+            " for it any more",
+            hint="leave it out, or purge it: relaymesh dlq purge ID",
+        )
 
 
 def _edited(command: Redrive) -> dict[tuple[str, int], Envelope | None]:

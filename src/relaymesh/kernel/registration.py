@@ -6,7 +6,7 @@ import msgspec
 
 from relaymesh.kernel.records import AgentRegistered
 
-Said = tuple[str, tuple[str, ...], str, bytes, bool]
+Said = tuple[str, tuple[str, ...], str, bytes, bool, bool]
 
 
 class Registration(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -23,10 +23,12 @@ class Registration(msgspec.Struct, array_like=True, frozen=True, gc=False):
     metadata: bytes = b"{}"
     """Fields of its own: a JSON object."""
     draining: bool = False
+    settles: bool = True
+    """Whether it ends steps with a result. If not, its ack of a step means that the step is taken."""
 
     @property
     def said(self) -> Said:
-        return self.role, self.capabilities, self.protocol, self.metadata, self.draining
+        return self.role, self.capabilities, self.protocol, self.metadata, self.draining, self.settles
 
 
 def registration_of(record: AgentRegistered, before: Registration | None) -> Registration:
@@ -40,4 +42,5 @@ def registration_of(record: AgentRegistered, before: Registration | None) -> Reg
         record.protocol,
         record.metadata,
         record.draining,
+        record.settles,
     )

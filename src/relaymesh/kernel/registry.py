@@ -23,7 +23,7 @@ def register(decision: Decision, command: RegisterAgent) -> Registration:
         state.charges.require(agent, MAILBOX_BYTES, command.budget)
         decision.emit(MailboxOpened(1, decision.now, agent, command.settings or MailboxSettings()))
     known = state.agents.get(agent)
-    said = (command.role, command.capabilities, command.protocol, command.metadata, False)
+    said = (command.role, command.capabilities, command.protocol, command.metadata, False, command.settles)
     if known is None or known.said != said:
         decision.emit(AgentRegistered(1, decision.now, agent, *said))
     decision.after_sync()
@@ -36,7 +36,7 @@ def drain(decision: Decision, command: DrainAgent) -> Registration:
     if known is None:
         raise NotFound(f"agent {name_of(command.agent)!r} is not registered", hint="see relaymesh agent list")
     if not known.draining:
-        said = (known.role, known.capabilities, known.protocol, known.metadata, True)
+        said = (known.role, known.capabilities, known.protocol, known.metadata, True, known.settles)
         decision.emit(AgentRegistered(1, decision.now, command.agent, *said))
     decision.after_sync()
     return decision.state.agents[command.agent]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from relaymesh.errors import LeaseLost
 from relaymesh.kernel.admission import accept
 from relaymesh.kernel.commands import Ack, Complete, Nack, Settle
 from relaymesh.kernel.completion import finish
@@ -18,10 +21,15 @@ from relaymesh.kernel.parcel import Part
 from relaymesh.kernel.records import Acked, Completed, Failure, ReturnCause, Returned
 from relaymesh.kernel.retry import backoff_ms
 from relaymesh.kernel.step import Ended, Receipt
+from relaymesh.kernel.tasks.link import ABANDONING
+from relaymesh.kernel.tasks.taking import take
 
 
 def ack(decision: Decision, command: Ack) -> list[int]:
-    """Settle deliveries as done, or as dropped. Returns the tokens that were stale."""
+    """Settle deliveries as done, or as dropped. Returns the tokens that were stale.
+
+    Steps of an agent that reports later are taken: see `taking`.
+    """
     held = decision.state.leases
     stale: list[int] = []
     by_mailbox: dict[str, list[Part]] = {}
@@ -37,14 +45,19 @@ def ack(decision: Decision, command: Ack) -> list[int]:
         part = lease.named_in(tokens, start)
         parts.append(part)
         start += part.count
-    for address, parts in by_mailbox.items():
+    for address, named in by_mailbox.items():
         mailbox = decision.state.mailboxes[address]
-        note_success(decision, mailbox, parts)
+        done: Sequence[Part] = named
+        if command.taken_ms and not command.drop:
+            done = take(decision, mailbox, named, command.taken_ms)
+            if not done:
+                continue
+        note_success(decision, mailbox, done)
         if command.drop:
-            entries = entries_of(parts, mailbox.entries)
+            entries = entries_of(done, mailbox.entries)
             drop(decision, address, entries, Failure(0, decision.now, "dropped"))
         else:
-            finish(decision, address, parts)
+            finish(decision, address, done)
     decision.after_write()
     return stale
 
@@ -53,8 +66,10 @@ def settle(decision: Decision, command: Settle) -> list[Receipt]:
     """Ack and send in one step; refused whole if the lease is lost or a send is refused."""
     lease = lease_of(decision, command.token)
     receipts = accept(decision, command)
-    note_success(decision, decision.state.mailboxes[lease.grant.mailbox], [lease.entry])
-    finish(decision, lease.grant.mailbox, [lease.entry])
+    mailbox = decision.state.mailboxes[lease.grant.mailbox]
+    if parts := take(decision, mailbox, [lease.entry], command.taken_ms):
+        note_success(decision, mailbox, parts)
+        finish(decision, mailbox.address, parts)
     decision.after_sync()
     return receipts
 
@@ -63,6 +78,11 @@ def complete(decision: Decision, command: Complete) -> bool:
     """Record that the work is done although the lease was lost. Returns whether the message still waits."""
     mailbox = decision.state.mailboxes.get(command.mailbox)
     part = None if mailbox is None else mailbox.entries.get(command.sequence)
+    if command.sequence in decision.state.board.links:
+        raise LeaseLost(
+            f"message {command.sequence} of {command.mailbox} is a step of a task: it ends with a result",
+            hint="settle it with its result; that counts, also late, while no other holder was granted it",
+        )
     waits = part is not None and not part.completed
     if waits:
         decision.emit(Completed(1, decision.now, command.mailbox, [command.sequence]))
@@ -109,18 +129,24 @@ def fail(
     """An attempt failed: retry if the contract has a retry left, else end it."""
     entry = lease.entry
     rule = rule_for(mailbox.settings.contract, failure.code)
-    limit = retry_limit(rule, entry.envelope.max_retries, mailbox.settings.max_retries)
-    if cause == "expired" or (cause == "nack" and retryable and rule.retries):
-        note_failure(decision, mailbox, lease, expired=cause == "expired")
+    link = decision.state.board.links.get(entry.sequence)
+    asked = entry.envelope.max_retries if link is None else link.max_retries
+    limit = retry_limit(rule, asked, mailbox.settings.max_retries)
+    if cause in ("expired", "abandoned") or (cause == "nack" and retryable and rule.retries):
+        note_failure(decision, mailbox, lease, expired=cause != "nack")
     elif cause == "nack":
         note_success(decision, mailbox, [entry])  # the message is bad; the receiver works, because it said so
-    if not retryable or entry.attempts > limit:
+    spent = entry.attempts > limit if link is None else link.spent(cause, limit)
+    if not retryable or spent:
         reason = "retries_exhausted" if retryable and rule.retries else "not_retryable"
         return _exit(decision, mailbox, lease, failure, rule, reason)
+    if link is not None and cause in ABANDONING:
+        delay_ms = 0  # the work did not fail, its holder did
     if delay_ms is None:
         delay_ms = rule.after_ms
     if delay_ms is None:
-        delay_ms = backoff_ms(mailbox.settings, entry.attempts, decision.chance())
+        of_task = () if link is None else link.backoff
+        delay_ms = backoff_ms(mailbox.settings, entry.attempts, decision.chance(), *of_task)
     due = decision.now + max(0, delay_ms)
     later = mailbox.leases_after(lease)
     decision.emit(Returned(1, decision.now, mailbox.address, cause, [entry.sequence], [due], [failure]))
@@ -156,8 +182,14 @@ def expire_lease(decision: Decision, lease: Lease) -> None:
     """The holder was silent for the whole lease: the attempt counts."""
     mailbox = decision.state.mailboxes[lease.grant.mailbox]
     text = f"no ack, nack or extend from {lease.grant.holder} before the lease ended"
+    cause: ReturnCause = "expired"
+    link = decision.state.board.links.get(lease.entry.sequence)
+    if link is not None and link.attempt_is_over(lease.deadline):
+        cause, text = "nack", "the attempt took longer than it may"
+    elif link is not None and link.step.taken_ms:
+        text = f"{mailbox.address} took it, and gave no report or heartbeat before the lease ended"
     failure = Failure(lease.attempt, decision.now, TIMEOUT, text)
-    fail(decision, mailbox, lease, failure, "expired")
+    fail(decision, mailbox, lease, failure, cause)
 
 
 def ended(mailbox: Mailbox, lease: Lease, failure: Failure, retryable: bool, final_state: str) -> Ended:

@@ -21,21 +21,27 @@ from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.mailbox import Counters, Mailbox
 from relaymesh.kernel.parcel import Part
 from relaymesh.kernel.pending import DELAYED, LEASED, READY
+from relaymesh.kernel.piece import PIECE_BYTES, PIECE_SIZE, Piece
 from relaymesh.kernel.records import Failure, failures_size
 from relaymesh.kernel.registration import Registration
+from relaymesh.kernel.schedules.pieces import SchedulesPiece, schedule_pieces
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.state import State
-
-PIECE_SIZE = 1_000
-PIECE_BYTES = 1_000_000
-"""A piece ends with the entry or letter that fills it: it is encoded, written and read as a whole."""
+from relaymesh.kernel.tasks.pieces import (
+    BoardPiece,
+    KeysPiece,
+    PlanPiece,
+    WorkflowsPiece,
+    owed_pieces,
+    restore_board_piece,
+    task_pieces,
+    workflow_pieces,
+)
+from relaymesh.kernel.tasks.plan import Plan
+from relaymesh.kernel.tasks.task import Task
 
 Grants = dict[tuple[str, str, int, int, bool], Grant]
 """The grants of a restored state: leases of one mailbox, holder, deadline, length and kind share one."""
-
-
-class Piece(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    pass
 
 
 class Head(Piece, tag=1, frozen=True):
@@ -51,6 +57,8 @@ class Head(Piece, tag=1, frozen=True):
 
 
 class MailboxPiece(Piece, tag=2, frozen=True):
+    """A mailbox without its messages."""
+
     address: str
     settings: MailboxSettings
     counters: Counters
@@ -92,15 +100,21 @@ class EntryPiece(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class EntriesPiece(Piece, tag=3, frozen=True):
+    """The next messages of a mailbox, each with its attempts and its lease."""
+
     mailbox: str
     entries: list[EntryPiece]
 
 
 class SeenPiece(Piece, tag=4, frozen=True):
+    """Ids of settled messages: mailbox or topic, id, and what it led to."""
+
     ids: list[tuple[str, str, Seen]]
 
 
 class LettersPiece(Piece, tag=5, frozen=True):
+    """The next dead letters."""
+
     letters: list[DeadLetter]
 
 
@@ -111,12 +125,25 @@ class End(Piece, tag=6, frozen=True):
 
 
 class AgentsPiece(Piece, tag=7, frozen=True):
+    """The next registered agents."""
+
     agents: list[Registration]
 
 
 Kept = TypeVar("Kept", EntryPiece, DeadLetter)
 
-AnyPiece = Head | MailboxPiece | EntriesPiece | SeenPiece | LettersPiece | End | AgentsPiece
+AnyPiece = (
+    Head
+    | MailboxPiece
+    | EntriesPiece
+    | SeenPiece
+    | LettersPiece
+    | End
+    | AgentsPiece
+    | BoardPiece
+    | WorkflowsPiece
+    | SchedulesPiece
+)
 
 
 class Snapshot:
@@ -152,7 +179,16 @@ class Snapshot:
         self._seen = state.admitted.remembered()
         self._letters = list(state.letters)
         self._agents = list(state.agents.values())
+        board = state.board
+        self._plans = {plan: number for number, plan in enumerate(board.shapes)}
+        self._tasks = list(board.tasks.values())
+        self._kept_tasks: dict[str, list[AnyPiece]] = {}
+        self._keys, self._keys_forgotten = board.keys.ended(), board.keys.forgotten
+        self._owed = board.owed.all()
+        self._workflows = list(state.workflows)
+        self._schedules = list(state.schedules)
         state.keep = self._keep
+        board.keep = self._keep_task
 
     def _keep(self, mailbox: Mailbox, part: Part) -> None:
         known = self._state.admitted.of(mailbox.address)
@@ -160,6 +196,10 @@ class Snapshot:
             key = mailbox.address, sequence
             if sequence < self.sequence and key not in self._kept:
                 self._kept[key] = _piece_of(mailbox.entries.look(sequence), known)
+
+    def _keep_task(self, task: Task) -> None:
+        if task.sequence < self.sequence and task.id not in self._kept_tasks:
+            self._kept_tasks[task.id] = list(task_pieces(task, self._plans[task.plan]))
 
     def pieces(self) -> Iterator[AnyPiece]:
         count = 0
@@ -184,6 +224,29 @@ class Snapshot:
                 yield LettersPiece(letters)
         for start in range(0, len(self._agents), PIECE_SIZE):
             yield AgentsPiece(self._agents[start : start + PIECE_SIZE])
+        for plan in self._plans:
+            yield PlanPiece(plan)
+        for task in self._tasks:
+            yield from self._task_as_it_was(task)
+            self._kept_tasks[task.id] = []  # drawn: a change from here on need not keep it
+        for start in range(0, len(self._keys) or 1, PIECE_SIZE):
+            if self._keys or self._keys_forgotten:
+                yield KeysPiece(self._keys[start : start + PIECE_SIZE], self._keys_forgotten)
+        yield from owed_pieces(self._owed)
+        yield from workflow_pieces(self._workflows)
+        yield from schedule_pieces(self._schedules)
+
+    def _task_as_it_was(self, task: Task) -> Iterator[AnyPiece]:
+        """Piece by piece while it does not change; from then on what was kept before."""
+        pieces = task_pieces(task, self._plans[task.plan])
+        drawn = 0
+        while (kept := self._kept_tasks.get(task.id)) is None:
+            piece = next(pieces, None)
+            if piece is None:
+                return
+            drawn += 1
+            yield piece
+        yield from kept[drawn:]
 
     def _as_they_were(self, mailbox: Mailbox, sequences: list[int]) -> list[EntryPiece]:
         known = self._state.admitted.of(mailbox.address)
@@ -200,6 +263,8 @@ class Snapshot:
         """Done, or given up: the state need not keep old entries any more."""
         if self._state.keep == self._keep:
             self._state.keep = None
+        if self._state.board.keep == self._keep_task:
+            self._state.board.keep = None
 
 
 def _piece_of(entry: Entry | None, known: Mapping[str, Found]) -> EntryPiece:
@@ -252,18 +317,21 @@ def restore(pieces: Iterable[AnyPiece]) -> State:
     """The state that a snapshot was taken of. Raises `JournalDamaged` when the snapshot is incomplete."""
     state = State()
     grants: Grants = {}
+    plans: list[Plan] = []
     count = 0
     for piece in pieces:
         if isinstance(piece, End):
             if piece.pieces != count:
                 break
+            for task in state.board.tasks.values():
+                state.board.restored(task)
             return state
         count += 1
-        _restore_piece(state, piece, grants)
+        _restore_piece(state, piece, grants, plans)
     raise JournalDamaged(f"a checkpoint is incomplete: it ends after {count} pieces")
 
 
-def _restore_piece(state: State, piece: AnyPiece, grants: Grants) -> None:
+def _restore_piece(state: State, piece: AnyPiece, grants: Grants, plans: list[Plan]) -> None:
     match piece:
         case Head():
             state.sequence, state.now, state.epoch = piece.sequence, piece.now, piece.epoch
@@ -290,8 +358,18 @@ def _restore_piece(state: State, piece: AnyPiece, grants: Grants) -> None:
                 state.letters.add(letter)
         case AgentsPiece():
             state.agents.update((agent.agent, agent) for agent in piece.agents)
-        case End():
-            pass
+        case WorkflowsPiece() | SchedulesPiece():
+            _restore_stored(state, piece)
+        case _:
+            assert not isinstance(piece, End), "the end is no piece of the state"
+            restore_board_piece(state.board, piece, plans)
+
+
+def _restore_stored(state: State, piece: WorkflowsPiece | SchedulesPiece) -> None:
+    if isinstance(piece, WorkflowsPiece):
+        state.workflows.restore(piece.workflows)
+    else:
+        state.schedules.restore(piece.schedules)
 
 
 def _restore_entries(

@@ -12,9 +12,9 @@ from typing import Any
 
 from relaymesh.kernel.charges import Charges, payer_of
 from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters, letter_of
-from relaymesh.kernel.dedup import Admitted, Seen, digest_of, topic_target
+from relaymesh.kernel.dedup import Admitted, Seen, content_digest, topic_target
 from relaymesh.kernel.entries import entries_of
-from relaymesh.kernel.entry import Entry, Grant, Lease, Leases
+from relaymesh.kernel.entry import Entry, Grant, Lease, Leases, new_entries
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.mailbox import Mailbox
@@ -44,6 +44,10 @@ from relaymesh.kernel.records import (
     Unsubscribed,
 )
 from relaymesh.kernel.registration import Registration, registration_of
+from relaymesh.kernel.schedules.schedules import Schedules
+from relaymesh.kernel.tasks.board import Board
+from relaymesh.kernel.tasks.effects import task_effects
+from relaymesh.kernel.tasks.stored import StoredWorkflows
 from relaymesh.kernel.timers import DueTimes, Expiry, LeaseClock, Wakes
 from relaymesh.kernel.token import TOKEN_COUNTER_BITS
 from relaymesh.kernel.topics import Subscriptions
@@ -58,8 +62,7 @@ class State:
     def __init__(self) -> None:
         self.sequence = 0
         self.now = 0
-        self.epoch = 0
-        self.partition = 0
+        self.epoch = self.partition = 0
         self.next_token = 1
         self.unrouted = 0
         self.duplicates = 0
@@ -74,9 +77,12 @@ class State:
         self.letters = DeadLetters()
         self.charges = Charges()
         """Volatile. The bytes kept here, by payer."""
+        self.board = Board(self.charges)
+        """Live tasks."""
+        self.workflows = StoredWorkflows(self.charges)
+        self.schedules = Schedules(self.charges)
 
-        self.live = False
-        self.stopped = False
+        self.live = self.stopped = False
         self.reclaim_at = 0
         """No lease expires before this time."""
         self.due = DueTimes()
@@ -104,14 +110,17 @@ class State:
             Reprioritised: self._reprioritised,
             DelayedForced: self._delayed_forced,
             Completed: self._completed,
-            Suspended: self._suspended,
-            Resumed: self._resumed,
+            Suspended: lambda record: self.subscriptions.suspend(record.mailbox, record.reason),
+            Resumed: lambda record: self.subscriptions.resume(record.mailbox),
             AgentRegistered: self._agent_registered,
+            **task_effects(self),
+            **self.workflows.effects(self),
+            **self.schedules.effects(self),
         }
 
     def apply(self, record: AnyRecord) -> Any:
         """Change the state by one record. Returns what the record itself does not hold (for projections)."""
-        self.now = max(self.now, record.at)
+        self.now = record.at if record.at > self.now else self.now  # noqa: FURB136 - hot: no call
         detail = self._apply[record.__class__](record)
         self.sequence += record.count
         return detail
@@ -122,8 +131,7 @@ class State:
 
     def go_live(self) -> None:
         """After a replay: build the volatile parts."""
-        self.live = True
-        self.stopped = False
+        self.live, self.stopped = True, False
         self.leases = {}
         self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock(self.leases)
         self.wakes = Wakes()
@@ -141,6 +149,9 @@ class State:
             mailbox.limit_anew()
             self.expiry.add(mailbox, entries)
         self.charges.count(self.letters, self.mailboxes.values())  # last: parcels are unpacked by now
+        self.board.go_live()
+        self.workflows.go_live()
+        self.schedules.go_live()
 
     def _index(self, lease: Lease) -> None:
         self.leases[lease.token] = lease
@@ -185,12 +196,6 @@ class State:
         self.subscriptions.remove(record.mailbox)
         self.charges.mailbox(self.mailboxes.pop(record.mailbox), -1)
 
-    def _suspended(self, record: Suspended) -> None:
-        self.subscriptions.suspend(record.mailbox, record.reason)
-
-    def _resumed(self, record: Resumed) -> None:
-        self.subscriptions.resume(record.mailbox)
-
     def _agent_registered(self, record: AgentRegistered) -> None:
         self.agents[record.mailbox] = registration_of(record, self.agents.get(record.mailbox))
 
@@ -212,7 +217,7 @@ class State:
         for i, envelope in enumerate(record.envelopes):
             due = at + max(0, envelope.delay_ms)
             sender = self.admitted.senders.shared(envelope.sender)
-            seen = Seen(self.sequence + i, at, digest_of(envelope.content), len(route), due, sender)
+            seen = Seen(self.sequence + i, at, content_digest(envelope), len(route), due, sender)
             self.admitted.remember(target, envelope.id, seen)
         for address in route:
             self._come_in(self.mailboxes[address], record.envelopes, at, record.topic)
@@ -230,6 +235,8 @@ class State:
         if record.mailbox == record.source:
             entry.topic = letter.topic
         self._resume(letter)
+        if self.board.letters:
+            self.board.redriven(record, self.sequence)
         mailbox = self.mailboxes[record.mailbox]
         mailbox.counters.redriven += 1
         self._enter(mailbox, [entry])
@@ -241,19 +248,7 @@ class State:
         if mailbox.takes_parcels and alike(envelopes):
             self._enter_parcel(mailbox, Parcel(mailbox.entries, sequence, at, list(envelopes), topic))
             return
-        entries: list[Entry] = []
-        for envelope in envelopes:
-            if envelope.delay_ms > 0:
-                due = at + envelope.delay_ms
-                entry = Entry(envelope, sequence, at, due, due, sequence, envelope.priority, DELAYED)
-            else:
-                entry = Entry(envelope, sequence, at, at, at, sequence, envelope.priority)
-            entries.append(entry)
-            sequence += 1
-        if topic is not None:
-            for entry in entries:
-                entry.topic = topic
-        self._enter(mailbox, entries)
+        self._enter(mailbox, new_entries(envelopes, sequence, at, topic))
 
     def _enter_parcel(self, mailbox: Mailbox, parcel: Parcel) -> None:
         mailbox.counters.accepted += parcel.count
@@ -276,7 +271,7 @@ class State:
         for entry in entries:
             home[entry.sequence] = entry
             envelope = entry.envelope
-            size += len(envelope.content) if envelope.extra is None else envelope.size
+            size += envelope.size if envelope.extra or envelope.encoding > 1 else len(envelope.content)
             by_priority[entry.priority] += 1
             if entry.state == DELAYED:
                 delayed.append(entry)
@@ -318,10 +313,13 @@ class State:
         leases = self.leases if live else None
         grants: dict[int, Grant] = {}
         token = record.token
+        board = self.board if self.board.links else None
         for part in mailbox.entries.ready_parts(record.sequences):
             if keep is not None:
                 keep(mailbox, part)
             length = record.lease_ms or mailbox.settings.lease_for(part.priority)
+            if board is not None:
+                length = board.lease_ms(part.sequences[0], record.lease_ms) or length
             grant = grants.get(length)
             if grant is None:
                 grant = grants[length] = Grant(
@@ -333,6 +331,8 @@ class State:
             part.lend(token, grant, leases)
             token += part.count
         self.next_token = token
+        if board is not None:
+            board.granted(record)
         mailbox.leased += record.count
         mailbox.counters.delivered += record.count
         if live:
@@ -380,6 +380,8 @@ class State:
             entry.ready_at = max(record.due[i], entry.due_at)
             entry.ready_sequence = self.sequence + i
             entry.state = DELAYED if entry.ready_at > record.at else READY
+        if self.board.links:
+            self.board.returned(record)
         if burned:
             mailbox.counters.retried += record.count
         elif record.cause == "deferred":
@@ -428,12 +430,12 @@ class State:
                 self._leave_queue(mailbox, entry)
             del home[entry.sequence]
             envelope = entry.envelope
-            size += entry.size if entry.failures or envelope.extra is not None else len(envelope.content)
+            plain = envelope.extra is None and envelope.encoding < 2 and not entry.failures
+            size += len(envelope.content) if plain else entry.size
             by_priority[entry.priority] -= 1
             if entry.state == DELAYED and entry.ready_at == entry.due_at:
                 mailbox.delayed -= 1
-            entry.lane = None
-            entry.state = SETTLED
+            entry.lane, entry.state = None, SETTLED
             if known.get(envelope.id) == entry.sequence:
                 settled.append(entry)
         mailbox.bytes -= size
@@ -484,12 +486,16 @@ class State:
                 entries.append(part)
         if entries:
             self._settle(mailbox, entries)
+        if self.board.links or self.board.questions:
+            self.board.acked(record.sequences, record.at)
         mailbox.counters.acked += record.count
 
     def _dropped(self, record: Dropped) -> None:
         mailbox = self.mailboxes[record.mailbox]
         home = mailbox.entries
         self._settle(mailbox, [home.take_out(sequence) for sequence in record.sequences])
+        if self.board.links or self.board.questions:
+            self.board.dropped(record)
         mailbox.counters.dropped += record.count
 
     def _dead_lettered(self, record: DeadLettered) -> list[DeadLetter]:
@@ -499,10 +505,8 @@ class State:
         for i, entry in enumerate(entries):
             failure = record.failures[i] if record.failures else None
             payer = payer_of(entry.envelope, mailbox.address, mailbox.payer)
-            dead_sequence = self.sequence + i
-            letter = letter_of(
-                mailbox.address, entry, failure, record.reason, dead_sequence, record.at, payer
-            )
+            died = self.sequence + i
+            letter = letter_of(mailbox.address, entry, failure, record.reason, died, record.at, payer)
             if mailbox.settings.halt_on_dead_letter:
                 key = mailbox.lane_key(entry.envelope)
                 if key is not None:
@@ -511,6 +515,8 @@ class State:
             letters.append(letter)
             self.charges.letter(letter, 1)
         self._settle(mailbox, entries)
+        if self.board.links or self.board.questions:
+            self.board.died(record, self.sequence)
         mailbox.counters.dead += record.count
         if record.reason == "ttl_expired":
             mailbox.counters.expired += record.count
@@ -522,6 +528,8 @@ class State:
             if letter is not None:
                 self.charges.letter(letter, -1)
                 self._resume(letter)
+                if self.board.letters:
+                    self.board.purged(record.mailbox, dead_sequence, record.at)
 
     def _resume(self, letter: DeadLetter) -> None:
         mailbox = self.mailboxes.get(letter.mailbox)

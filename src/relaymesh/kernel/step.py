@@ -120,6 +120,12 @@ class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it 
     moved: list[BreakerMoved | SubscriptionMoved] | None = None
     differing: list[Differing] | None = None
     """With a `Conflict`: all messages whose bytes differ from those of their originals."""
+    ready: list[str] | None = None
+    """Tasks that have steps to send: the shell evaluates their inputs and submits `Advance`."""
+    owes: bool = False
+    """There is mail about tasks to send: the shell writes it and submits `SendNotice`."""
+    changed: list[str] | None = None
+    """Tasks that changed in any way: for callers that watch them."""
     freed: bool = False
     """Room appeared in some mailbox: senders that wait for it may try again."""
 

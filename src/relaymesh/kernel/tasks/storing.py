@@ -1,0 +1,95 @@
+"""Putting a workflow under a version, and removing versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaymesh.errors import Conflict, OverBudget
+from relaymesh.kernel.address import namespace_of
+from relaymesh.kernel.decision import Decision
+from relaymesh.kernel.records import WorkflowPut, WorkflowRemoved
+from relaymesh.kernel.tasks.commands import PutVersion, RemoveVersions, Stored
+from relaymesh.kernel.tasks.stored import (
+    NAMES_MAX,
+    NAMESPACE_BYTES_MAX,
+    VERSIONS_MAX,
+    WORKFLOW_BYTES,
+    StoredVersion,
+    StoredWorkflows,
+    view_of,
+)
+
+DIGITS_MAX = 15
+"""A longer version is no number to count on from."""
+REMOVE = "remove what is not needed: relaymesh workflow remove NAME@VERSION"
+
+
+def put(decision: Decision, command: PutVersion) -> Stored:
+    """Keep a version, unless it is there. Without a version it gets the next number."""
+    workflows, namespace = decision.state.workflows, namespace_of(command.owner)
+    versions = workflows.versions(namespace, command.name)
+    known = _known(versions, command.version)
+    if known is not None and known.digest == command.digest:
+        decision.after_sync()
+        return Stored(view_of(known, len(versions)), True)
+    if known is not None and command.version:
+        raise Conflict(
+            f"version {command.version} of workflow {command.name!r} has another document",
+            hint="put it under another version, or without one: it then gets the next number",
+        )
+    _require_room(workflows, namespace, command, len(versions))
+    if command.budget:
+        size = WORKFLOW_BYTES + len(command.document)
+        decision.state.charges.require(command.owner, size, command.budget)
+    version = command.version or _next_number(versions)
+    decision.emit(
+        WorkflowPut(
+            1, decision.now, namespace, command.name, version, command.document, command.digest, command.owner
+        )
+    )
+    decision.after_sync()
+    now = workflows.versions(namespace, command.name)
+    return Stored(view_of(now[-1], len(now)))
+
+
+def remove(decision: Decision, command: RemoveVersions) -> int:
+    """Returns how many versions were removed."""
+    found = decision.state.workflows.versions(command.namespace, command.name)
+    versions = [each.version for each in found if command.version in ("", each.version)]
+    if not versions:
+        decision.after_sync()
+        return 0
+    decision.emit(WorkflowRemoved(1, decision.now, command.namespace, command.name, versions, command.by))
+    decision.after_sync()
+    return len(versions)
+
+
+def _known(versions: Sequence[StoredVersion], version: str) -> StoredVersion | None:
+    """The version that a put names; without one the last that was put: the same again is no new one."""
+    for stored in reversed(versions):
+        if version in ("", stored.version):
+            return stored
+    return None
+
+
+def _next_number(versions: Sequence[StoredVersion]) -> str:
+    numbers = [int(each.version) for each in versions if _is_number(each.version)]
+    return str(max(numbers, default=0) + 1)
+
+
+def _is_number(version: str) -> bool:
+    return len(version) <= DIGITS_MAX and version.isascii() and version.isdigit()
+
+
+def _require_room(workflows: StoredWorkflows, namespace: str, command: PutVersion, versions: int) -> None:
+    if versions >= VERSIONS_MAX:
+        raise OverBudget(f"workflow {command.name!r} has {versions} versions already", hint=REMOVE)
+    if not versions and workflows.names(namespace) >= NAMES_MAX:
+        raise OverBudget(f"namespace {namespace!r} has {NAMES_MAX} workflows already", hint=REMOVE)
+    size = workflows.bytes_of(namespace) + len(command.document)
+    if size > NAMESPACE_BYTES_MAX:
+        raise OverBudget(
+            f"the workflows of namespace {namespace!r} would have {size} bytes;"
+            f" {NAMESPACE_BYTES_MAX} are allowed",
+            hint=REMOVE,
+        )
