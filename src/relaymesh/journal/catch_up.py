@@ -20,6 +20,7 @@ from relaymesh.journal.frame import BadFrame
 from relaymesh.journal.identity import read_mesh_id
 from relaymesh.journal.layout import ASIDE, EPOCH, INCOMPLETE, MARK, MESH, NEW, remove_unfinished
 from relaymesh.journal.mark import read_mark
+from relaymesh.journal.payloads import copy_payloads
 from relaymesh.journal.scan import SegmentReader, Walk
 from relaymesh.journal.segment import HEAD_BYTES, Located, SegmentHead, list_segments
 from relaymesh.journal.standing import Standing, standing_of
@@ -64,7 +65,8 @@ def bring_in_step(primary: Disk, mirror: Disk, *, with_live: bool = True) -> int
     ours = standing_of(primary)
     if not with_live or lacks(ours, theirs):
         declare_incomplete(mirror, "it was being brought in step with its primary")
-    copied = _copy_segments(primary, ours.segments[: None if with_live else -1], mirror, theirs)
+    copied = copy_payloads(primary, mirror)  # before the segments that name them
+    copied += _copy_segments(primary, ours.segments[: None if with_live else -1], mirror, theirs)
     copied += _copy_checkpoints(primary, mirror)
     copied += _copy_aside(primary, mirror)
     if read_epoch(mirror) != read_epoch(primary):

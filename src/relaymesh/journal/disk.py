@@ -58,6 +58,9 @@ class Disk(Protocol):
     def list(self, folder: str) -> list[str]:
         """The sorted names of the files in `folder`, without the folder; a missing folder has none."""
 
+    def modified_ns(self, name: str) -> int:
+        """When the bytes of a file last changed, by the wall clock."""
+
     def rename(self, old: str, new: str) -> None:
         """Atomic; replaces `new`. Durable after `sync_folder` of both folders."""
 

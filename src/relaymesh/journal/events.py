@@ -12,9 +12,11 @@ from typing import Any, Protocol
 from relaymesh.kernel import records
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import AnyRecord, Failure
+from relaymesh.kernel.token import format_token
 from relaymesh.wire.envelope import envelope_json, iso
 from relaymesh.wire.named import named_by
 from relaymesh.wire.operations import operation_of
+from relaymesh.wire.payload import Get, no_payloads, result_hash, shown_whole
 from relaymesh.wire.records import Skipped, Unreadable, read_records
 
 REMEMBERED_MAX = 200_000
@@ -22,6 +24,24 @@ REMEMBERED_MAX = 200_000
 
 _UNBURNED = ("deferred", "released")
 _SETTLED = (records.Acked, records.Dropped)
+
+OfTask = (
+    records.TaskSubmitted
+    | records.StepsSent
+    | records.StepsEnded
+    | records.StepsAdded
+    | records.TaskClosing
+    | records.TaskEnded
+    | records.StepWaits
+    | records.SignalReceived
+    | records.StepsWithdrawn
+    | records.TaskUndoing
+    | records.UsageNoted
+    | records.BudgetPaused
+    | records.BudgetSet
+    | records.NoticeSent
+)
+OfSchedule = records.ScheduleSet | records.ScheduleRemoved | records.ScheduleFired | records.SchedulePaused
 
 
 class Events(Protocol):
@@ -51,8 +71,10 @@ class _Message:
 class EventRows:
     """Turns frames into rows, in order. `full` adds the message to the events that carry one."""
 
-    def __init__(self, *, full: bool = False) -> None:
+    def __init__(self, *, full: bool = False, get: Get = no_payloads) -> None:
+        """`get`: reads payload files."""
         self._full = full
+        self._get = get
         self._messages: dict[int, _Message] = {}
 
     def rows(self, frames: Iterable[Events]) -> Iterator[dict[str, Any]]:
@@ -90,8 +112,6 @@ class EventRows:
                 )
             case records.Redriven():
                 return lambda _, at: self._enters(record.mailbox, record.envelope, at, record.at)
-            case records.DeadLettersPurged():
-                return lambda i, _: self._names(record.mailbox, record.dead_sequences[i])
             case records.MailboxOpened() | records.Subscribed() | records.Unsubscribed() | records.Resumed():
                 return lambda _i, _at: {"mailbox": record.mailbox}
             case records.Suspended():
@@ -106,7 +126,24 @@ class EventRows:
             case records.Returned() | records.DeadLettered():
                 return lambda i, at: self._ends(record, i, at)
             case _:
-                return lambda i, _: self._moves(record, record.sequences[i])
+                return self._other_detail(record)
+
+    def _other_detail(self, record: Any) -> Callable[[int, int], dict[str, Any]]:
+        if isinstance(record, records.StepsSent):
+            return lambda i, _: self._names(record.mailbox, record.sequences[i]) | _of_task(record, i)
+        if isinstance(record, records.StepWaits) and record.sequence >= 0:
+            return lambda i, _: self._names(record.asked, record.sequence) | _of_task(record, i)
+        if isinstance(record, OfTask):
+            return lambda i, _: _of_task(record, i)
+        if isinstance(record, records.WorkflowPut):
+            return lambda _i, _at: {"workflow": record.name, "version": record.version, "owner": record.owner}
+        if isinstance(record, records.WorkflowRemoved):
+            return lambda _i, _at: {"workflow": record.name, "versions": record.versions}
+        if isinstance(record, OfSchedule):
+            return lambda _i, _at: _of_schedule(record)
+        if isinstance(record, records.DeadLettersPurged):
+            return lambda i, _: self._names(record.mailbox, record.dead_sequences[i])
+        return lambda i, _: self._moves(record, record.sequences[i])
 
     def _enters(
         self, mailbox: str, envelope: Envelope, sequence: int, at: int, targets: int = 1
@@ -114,7 +151,7 @@ class EventRows:
         self._remember(sequence, _Message(envelope.id, targets))
         row = {"mailbox": mailbox, "message_id": envelope.id, "message_sequence": sequence, "retry_count": 0}
         if self._full:
-            row["message"] = envelope_json(envelope, mailbox, at)
+            row["message"] = envelope_json(shown_whole(envelope, self._get), mailbox, at)
         return row
 
     def _moves(self, record: Any, sequence: int) -> dict[str, Any]:
@@ -158,3 +195,65 @@ def _why(failure: Failure | None) -> dict[str, Any]:
     if failure is None:
         return {}
     return {"retry_count": max(0, failure.attempt - 1), "code": failure.code, "error": failure.reason}
+
+
+def _of_schedule(record: OfSchedule) -> dict[str, Any]:
+    """What a record says about a schedule. Its document, input and message stay in the journal."""
+    row: dict[str, Any] = {"schedule": record.name}
+    match record:
+        case records.ScheduleSet():
+            work = record.work
+            row |= {"cron": record.cron, "tz": record.tz, "next_at": iso(record.next_at)}
+            row |= {"workflow": work.workflow} if work.workflow else {"mailbox": work.to}
+            row["owner"] = record.owner
+        case records.ScheduleFired():
+            row |= {"tick_at": iso(record.tick_at), "next_at": iso(record.next_at), "run": record.run or None}
+            row |= {"skipped": record.skipped, "reason": record.reason} if record.skipped else {}
+        case records.SchedulePaused():
+            row["paused"] = record.paused
+    return row
+
+
+def _of_task(record: OfTask, i: int) -> dict[str, Any]:
+    """What event i says about a task: which step, how it ended, and by which grant."""
+    row: dict[str, Any] = {"task": record.task}
+    match record:
+        case records.TaskSubmitted():
+            row["workflow"] = record.plan.name
+        case records.StepsAdded():
+            row |= {"step": record.step, "items": len(record.items) or len(record.plans)}
+        case records.StepsSent():
+            row["step"] = record.steps[i]
+        case records.StepsEnded():
+            token = format_token(record.token) if record.token else None
+            row |= {"step": record.steps[i], "status": record.status, "token": token}
+            if record.outputs:
+                row["result_hash"] = result_hash(record.outputs[i])
+        case records.TaskClosing() | records.TaskEnded():
+            row["status"] = record.status
+        case _:
+            row |= _more_of_task(record, i)
+    if reason := getattr(record, "reason", ""):
+        row["reason"] = reason
+    return row
+
+
+def _more_of_task(record: OfTask, i: int) -> dict[str, Any]:
+    """Waits, signals, withdrawals, undoing, budgets and notices."""
+    match record:
+        case records.StepWaits():
+            return {"step": record.step, "kind": record.kind}
+        case records.SignalReceived():
+            return {"signal": record.name, "by": record.by}
+        case records.StepsWithdrawn():
+            return {"step": record.steps[i]}
+        case records.TaskUndoing():
+            return {"steps": record.steps}
+        case records.UsageNoted():
+            used = {"cost_micros": record.cost_micros, "tokens": record.tokens}
+            return {"step": record.step, "token": format_token(record.token), **used}
+        case records.BudgetSet():
+            return {"cost_micros": record.cost_micros, "tokens": record.tokens, "by": record.by}
+        case records.NoticeSent():
+            return {"kind": record.kind, "mailbox": record.mailbox}
+    return {}

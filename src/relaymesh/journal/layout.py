@@ -7,10 +7,13 @@
     journal/      segments, the newest one live
     archive/      segments behind the checkpoints, under the same names
     checkpoints/  the newest two
+    payloads/     content over 64 KiB, a file for each; see `payloads.py`
     consumers/    how far readers have come that retention waits for; see `consumers.py`
     dead-letters/ dead letters that were purged by age; see `node/letter_archive.py`
+    reports/      a report of dead letters for each day; see `node/letter_reports.py`
     mirror        where this directory's mirror lies; see `mirror.py`
     aside.jsonl   records that cannot be read and are passed over; see `aside.py`
+    settings-history.json  when the settings were read, without values; see `node/tuning.py`
     incomplete    the directory is being filled from another one; it must not be used yet
 
 A file whose name ends in `.new` was being made when a process died; it never counts.
@@ -22,6 +25,7 @@ import re
 
 from relaymesh.errors import DirectoryError, DirectoryInUse, JournalDamaged
 from relaymesh.journal.disk import Disk, Lock
+from relaymesh.kernel.payload import PAYLOADS
 
 __all__ = [
     "ARCHIVE",
@@ -36,6 +40,7 @@ __all__ = [
     "MESH",
     "MIRROR",
     "NEW",
+    "REPORTS",
     "check_complete",
     "is_locked",
     "is_own_name",
@@ -49,6 +54,7 @@ JOURNAL = "journal"
 ARCHIVE = "archive"
 CHECKPOINTS = "checkpoints"
 DEAD_LETTERS = "dead-letters"
+REPORTS = "reports"
 LOCK = "lock"
 EPOCH = "epoch"
 MARK = "mark"
@@ -60,12 +66,14 @@ NEW = ".new"
 
 _OWN = re.compile(
     r"(?:set-aside-[0-9T]{15}/)?(?:"
-    r"(?:lock|epoch|mark|mesh|mirror|incomplete|aside\.jsonl)(?:\.new)?"
-    r"|journal|archive|checkpoints|consumers|dead-letters"
+    r"(?:lock|epoch|mark|mesh|mirror|incomplete|aside\.jsonl|settings-history\.json)(?:\.new)?"
+    r"|journal|archive|checkpoints|consumers|dead-letters|reports|payloads"
     r"|(?:journal|archive)/[0-9]{12}-[0-9]{20}\.rmj(?:\.new)?"
     r"|journal/room\.new"
+    r"|payloads/[0-9a-f]{2}(?:/[0-9a-f]{64}(?:\.new)?)?"
     r"|checkpoints/[0-9]{20}\.rmc(?:\.new)?"
     r"|dead-letters/[0-9]{4}-[0-9]{2}\.jsonl"
+    r"|reports/dead-letters-[0-9]{4}-[0-9]{2}-[0-9]{2}\.(?:json|txt)(?:\.new)?"
     r"|consumers/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}\.json(?:\.new)?"
     r")|set-aside-[0-9T]{15}"
 )
@@ -91,7 +99,8 @@ def is_own_name(path: str) -> bool:
 
 def remove_unfinished(disk: Disk) -> None:
     """Remove what a dead process left half made. Needs the lock."""
-    for folder in ("", JOURNAL, CHECKPOINTS):
+    payloads = [f"{PAYLOADS}/{number:02x}" for number in range(256)] if disk.exists(PAYLOADS) else []
+    for folder in ("", JOURNAL, CHECKPOINTS, *payloads):
         for name in disk.list(folder):
             if name.endswith(NEW):
                 disk.remove(f"{folder}/{name}" if folder else name)

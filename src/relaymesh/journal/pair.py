@@ -141,6 +141,9 @@ class MirroredDisk:
     def list(self, folder: str) -> list[str]:
         return self.primary.list(folder)
 
+    def modified_ns(self, name: str) -> int:
+        return self.primary.modified_ns(name)
+
     def rename(self, old: str, new: str) -> None:
         self.primary.rename(old, new)
         self._side.rename(old, new)

@@ -29,6 +29,7 @@ from relaymesh.journal.layout import (
     prepare,
     take_lock,
 )
+from relaymesh.journal.payloads import copy_payloads
 from relaymesh.journal.segment import list_segments
 from relaymesh.journal.verify import Report, verify
 
@@ -93,7 +94,8 @@ def _check_target(target: Disk, mirror: Report, agree: Callable[[str], None]) ->
 def _restore(mirror: Disk, target: Disk, aside: str, report: Report) -> Restored:
     declare_incomplete(target, "it was being restored from a mirror")
     moved = _set_aside(target, aside)
-    copied = 0
+    # Payload files are named by their content: those that are whole stay, and no other is of use.
+    copied = copy_payloads(mirror, target, check=True)
     for segment in list_segments(mirror):
         copied += copy_file(mirror, segment.path, target)
     for sequence in reversed(list_checkpoints(mirror)):

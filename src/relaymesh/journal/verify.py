@@ -6,17 +6,21 @@ from dataclasses import dataclass, field
 
 from relaymesh.errors import AsideInvalid, JournalDamaged
 from relaymesh.journal.aside import Aside, AsideLine, line_for, read_aside
-from relaymesh.journal.checkpoint import checkpoint_path, list_checkpoints, read_checkpoint
+from relaymesh.journal.checkpoint import checkpoint_chunks, checkpoint_path, list_checkpoints, read_checkpoint
 from relaymesh.journal.disk import Disk
 from relaymesh.journal.epoch import read_epoch
 from relaymesh.journal.frame import BadFrame, Frame
 from relaymesh.journal.identity import read_mesh_id
 from relaymesh.journal.layout import ASIDE, EPOCH, INCOMPLETE, MARK, MESH, pairs_in
 from relaymesh.journal.mark import Mark, read_mark
+from relaymesh.journal.payloads import check_payload
 from relaymesh.journal.scan import SegmentReader, Walk
 from relaymesh.journal.segment import Located, SegmentHead, list_segments
 from relaymesh.journal.verdict import Damage, TornTail, judge_link, judge_live, judge_sealed, read_head
-from relaymesh.wire.records import Unreadable
+from relaymesh.kernel.payload import REFERENCE_MARK, Reference
+from relaymesh.wire.payload import named_in
+from relaymesh.wire.records import Unreadable, read_records
+from relaymesh.wire.snapshot import decode_piece
 
 __all__ = ["Report", "UnreadableAt", "verify"]
 
@@ -50,6 +54,8 @@ class Report:
     found: list[UnreadableAt] = field(default_factory=list)
     """Records that cannot be read, set aside or not; looked for only when `verify` is told to."""
     aside: Aside | None = None
+    payloads: dict[str, Reference] = field(default_factory=dict)
+    """The payload files that are named, by SHA-256."""
 
     @property
     def unreadable(self) -> list[UnreadableAt]:
@@ -65,8 +71,16 @@ class Report:
         self.events += frame.events
         self.bytes += frame.end - frame.offset
         self.next_sequence = frame.next_sequence
+        if REFERENCE_MARK in frame.payload:
+            for record in read_records(frame.payload):
+                self.name(record)
         if self.aside is not None:
             self._look_into(frame, self.aside)
+
+    def name(self, value: object) -> None:
+        """Note the payload files that a record or a piece of a checkpoint names."""
+        for reference in named_in(value):
+            self.payloads[reference.sha256] = reference
 
     def _look_into(self, frame: Frame, aside: Aside) -> None:
         try:
@@ -103,6 +117,7 @@ def verify(disk: Disk, *, records: bool = False) -> Report:
     if mark is not None and mark.segment > (segments[-1].name.number if segments else 0):
         report.damage.append(Damage(MARK, 0, f"segment {mark.segment}, which the mark names, is missing"))
     _verify_other_files(disk, mark, report)
+    _verify_payloads(disk, report)
     if report.aside is not None and not report.damage:
         try:
             report.aside.check_end(report.next_sequence or 0)
@@ -199,6 +214,15 @@ def _verify_other_files(disk: Disk, mark: Mark | None, report: Report) -> None:
     for sequence in list_checkpoints(disk):
         report.checkpoints += 1
         try:
-            read_checkpoint(disk, sequence)
+            for chunk in checkpoint_chunks(disk, read_checkpoint(disk, sequence)):
+                if REFERENCE_MARK in chunk:
+                    report.name(decode_piece(chunk))
         except (BadFrame, OSError, JournalDamaged) as error:
             report.damage.append(Damage(checkpoint_path(sequence), 0, str(error)))
+
+
+def _verify_payloads(disk: Disk, report: Report) -> None:
+    """Read every payload file that is named."""
+    for name in sorted(report.payloads):
+        if why := check_payload(disk, report.payloads[name]):
+            report.damage.append(Damage(report.payloads[name].path, 0, why))

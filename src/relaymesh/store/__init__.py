@@ -10,6 +10,7 @@ What the caller must do: offer only records that are synced, in order and withou
 
 from relaymesh.store.projection import Projection, State
 from relaymesh.store.sqlite import Purged, SqliteStore, rebuild
+from relaymesh.store.tasks import TaskPage
 from relaymesh.store.views import LetterRow, MessageRow
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "rebuild",
     "MessageRow",
     "LetterRow",
+    "TaskPage",
 ]

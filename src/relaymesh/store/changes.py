@@ -23,7 +23,9 @@ import msgspec
 
 from relaymesh.kernel.address import namespace_of
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.dedup import digest_of, topic_target
+from relaymesh.kernel.dedup import content_digest, topic_target
+from relaymesh.kernel.envelope import IN_FILE, Envelope
+from relaymesh.kernel.payload import the_reference
 from relaymesh.kernel.records import (
     BURNING,
     Accepted,
@@ -41,6 +43,7 @@ from relaymesh.kernel.records import (
 )
 from relaymesh.store.projection import Projection, State
 from relaymesh.store.series import SERIES_MAX, SeriesRows
+from relaymesh.store.tasks import TaskChanges
 
 INT64_MAX = (1 << 63) - 1
 """A time beyond what SQLite can hold is stored as this; only the shown time saturates."""
@@ -82,7 +85,17 @@ class LetterSettled(NamedTuple):
 class Changes:
     """One batch, collected by `add`, then read out. Rows of new messages are read before `settled`."""
 
-    __slots__ = ("_accepted", "_published", "_redriven", "letters", "letters_settled", "settled", "touched")
+    __slots__ = (
+        "_accepted",
+        "_published",
+        "_redriven",
+        "files",
+        "letters",
+        "letters_settled",
+        "settled",
+        "tasks",
+        "touched",
+    )
 
     def __init__(self) -> None:
         self._accepted: list[tuple[int, Accepted]] = []
@@ -92,12 +105,17 @@ class Changes:
         self.touched: dict[str, dict[int, Touch]] = {}
         self.letters: list[DeadLetter] = []
         self.letters_settled: dict[str, dict[int, LetterSettled]] = {}
+        self.tasks = TaskChanges()
+        self.files: list[object] = []
+        """Sequence, mailbox and path of new messages whose content is in a file. Known with their rows."""
 
     def add(self, batch: Iterable[Projection]) -> None:
-        for base, record, detail in batch:
+        for base, record, detail, tasks, steps in batch:
             collect = _COLLECT.get(record.__class__)
             if collect is not None:
                 collect(self, base, record, detail)
+            if tasks:
+                self.tasks.add(tasks, steps)
 
     # -- collecting, one function a kind of record
 
@@ -169,6 +187,11 @@ class Changes:
 
     # -- reading out: flat lists of values, row after row
 
+    def _note_files(self, base: int, mailbox: str, envelopes: Sequence[Envelope]) -> None:
+        for sequence, e in enumerate(envelopes, base):
+            if e.encoding >= IN_FILE and (reference := the_reference(e.content)) is not None:
+                self.files += (sequence, mailbox, reference.path)
+
     def direct_rows(self) -> tuple[list[object], SeriesRows]:
         """New rows of `messages` for messages sent to a mailbox: by themselves, and in series."""
         rows: list[object] = []
@@ -184,10 +207,11 @@ class Changes:
                 due = _due(at, envelopes[0].delay_ms)
                 if series.take(first, envelopes, (namespace, mailbox, state, attempts, at, due, updated)):
                     continue
+                self._note_files(first, mailbox, envelopes)
                 for sequence, e in enumerate(envelopes, first):
                     due = _due(at, e.delay_ms)
                     rows += (sequence, namespace, mailbox, e.id, e.type, e.sender, e.task, e.priority,
-                             state, attempts, at, due, updated, digest_of(e.content))  # fmt: skip
+                             state, attempts, at, due, updated, content_digest(e))  # fmt: skip
         return rows, series
 
     @property
@@ -199,7 +223,7 @@ class Changes:
         return self._accepted[0][0], base + record.count - 1
 
     def routed_rows(self) -> tuple[list[object], list[object]]:
-        """New rows of `messages` and of `idempotency` for messages published on a topic: a row in each
+        """New rows of `messages` and of `admissions` for messages published on a topic: a row in each
         mailbox, admitted once."""
         rows: list[object] = []
         admitted: list[object] = []
@@ -208,6 +232,8 @@ class Changes:
             target, topic_namespace = topic_target(topic), namespace_of(topic)
             pending = ("pending", 0, at)
             takes = [(namespace_of(m), m, self.settled.get(m, {}).pop) for m in mailboxes]
+            for mailbox in mailboxes:
+                self._note_files(base, mailbox, record.envelopes)
             for sequence, e in enumerate(record.envelopes, base):
                 due = _due(at, e.delay_ms)
                 for namespace, mailbox, take in takes:
@@ -215,7 +241,7 @@ class Changes:
                     rows += (sequence, namespace, mailbox, topic, e.id, e.type, e.sender, e.task, e.priority,
                              state, attempts, at, due, updated)  # fmt: skip
                 admitted += (
-                    sequence, topic_namespace, target, record.targets, e.id, digest_of(e.content), at, due,
+                    sequence, topic_namespace, target, record.targets, e.id, content_digest(e), at, due,
                     e.sender,
                 )  # fmt: skip
         return rows, admitted
@@ -225,6 +251,7 @@ class Changes:
         rows: list[object] = []
         for sequence, record, redrives in self._redriven:
             mailbox, at, e = record.mailbox, record.at, record.envelope
+            self._note_files(sequence, mailbox, [e])
             pending = ("pending", 0, at)
             state, attempts, updated = self.settled.get(mailbox, {}).pop(sequence, pending)
             rows += (sequence, namespace_of(mailbox), mailbox, redrives, e.id, e.type, e.sender, e.task,
@@ -237,8 +264,10 @@ class Changes:
         rows: list[object] = []
         for letter in self.letters:
             e, last = letter.envelope, letter.failures[-1] if letter.failures else None
+            file = the_reference(e.content) if e.encoding >= IN_FILE else None
             rows += (
-                e.id, e.sender, letter.mailbox, e.content, letter.at, max(letter.attempts - 1, 0),
+                e.id, e.sender, letter.mailbox, e.content if file is None else file.path.encode(), letter.at,
+                max(letter.attempts - 1, 0),
                 letter.reason, last.stack if last else None, namespace_of(letter.mailbox),
                 letter.mailbox, letter.redrives, letter.sequence, letter.dead_sequence, letter.accepted_at,
                 letter.attempts, letter.code, _json(letter.failures),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.tasks.views import StepView, TaskView
 from relaymesh.wire.records import Skipped
 
 State = Literal["pending", "acked", "dropped", "dead", "redriven", "purged"]
@@ -19,9 +21,12 @@ class Projection(NamedTuple):
     `base` is the sequence of the record's first event. `detail` is, for `Published`, the
     mailbox addresses it was routed to; for `DeadLettered` the list of `DeadLetter`s, one an event; for
     `Redriven` the redrive count of the new entry; None for all others. A record that was passed over is
-    `Skipped`: it changes no table and takes its sequences.
+    `Skipped`: it changes no table and takes its sequences. `tasks` and `steps` are whole rows, as they were
+    after the record; those of a frame come with its last record.
     """
 
     base: int
     record: AnyRecord | Skipped
     detail: object = None
+    tasks: Sequence[TaskView] = ()
+    steps: Sequence[StepView] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaymesh.kernel.dedup import DIGEST_SIZE, digest_of
-from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.envelope import IN_FILE, Envelope
 
 SERIES_MIN = 8
 """Fewer messages are rows of their own."""
@@ -67,6 +67,7 @@ def _alike(envelopes: Sequence[Envelope]) -> bool:
             or e.task != task
             or e.priority != priority
             or e.delay_ms != delay
+            or e.encoding >= IN_FILE
         ):
             return False
     return True

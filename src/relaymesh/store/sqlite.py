@@ -13,17 +13,28 @@ import apsw
 
 from relaymesh.errors import StoreMisconfigured
 from relaymesh.kernel.dedup import WINDOW_MS, Seen
+from relaymesh.kernel.payload import REFERENCE_MARK, references_in
+from relaymesh.kernel.tasks.keys import KEY_MS, KeyHeld
+from relaymesh.kernel.tasks.status import Status
+from relaymesh.kernel.tasks.views import StepView, TaskView
+from relaymesh.store.aging import Cut, PurgedPart, purge_part
 from relaymesh.store.changes import Changes, LetterSettled, series
 from relaymesh.store.connect import connect_reader, connect_writer
+from relaymesh.store.key_filter import KeyFilter
 from relaymesh.store.projection import Projection, State
 from relaymesh.store.queries import QUERIES, ManyRows
 from relaymesh.store.schema import migrate
 from relaymesh.store.series import SeriesRows
+from relaymesh.store.tasks import TaskPage
 from relaymesh.store.views import LetterRow, MessageRow, Views
+from relaymesh.wire.payload import Get, no_payloads
 
 HISTORY_DAYS = 7
 DAY_MS = 86_400_000
 REBUILD_EVENTS = 20_000
+
+FILTERED_KEYS_MAX = 100_000
+"""Keys that are read at the start, in about a tenth of a second. With more of them every key is looked up."""
 
 SERIES_MIN = 16
 """A series of at least so many messages settled alike is one statement of its own; shorter ones share."""
@@ -33,17 +44,24 @@ _SERIES = ManyRows("insert_series", SeriesRows.width)
 _ROUTED = ManyRows("insert_routed", 14)
 _REDRIVEN = ManyRows("insert_redriven", 14)
 _ADMITTED_BY_TOPIC = ManyRows("insert_admitted_by_topic", 9)
+_FILES = ManyRows("note_files", 3)
 _SETTLE = ManyRows("settle_rows", 5)
 _TOUCH = ManyRows("touch_rows", 8)
 _LETTERS = ManyRows("insert_letters", 19)
+_TASKS = ManyRows("write_tasks", 24)
+_STEPS = ManyRows("write_steps", 21)
+_KEYS = ManyRows("write_keys", 6)
 
 
 class Purged(NamedTuple):
     """What one call of `purge` removed, and whether it stopped at its limit."""
 
-    idempotency: int
-    messages: int
-    more: bool
+    admissions: int = 0
+    messages: int = 0
+    tasks: int = 0
+    steps: int = 0
+    idempotency: int = 0
+    more: bool = False
 
 
 class SqliteStore:
@@ -59,6 +77,7 @@ class SqliteStore:
         synchronous: str = "NORMAL",
         history_days: float = HISTORY_DAYS,
         journal: str | None = None,
+        get: Get = no_payloads,
     ) -> None:
         """Open or create the file.
 
@@ -67,9 +86,14 @@ class SqliteStore:
         `history_days`: how long settled messages stay to be looked up. A day more costs a day's
         messages at about 300 bytes each.
         `journal`: the identity of the journal, remembered at first and compared ever after.
+        `get`: reads payload files.
         """
         self.path = Path(path)
-        self._history_ms = int(history_days * DAY_MS)
+        self._get = get
+        self.history_ms = int(history_days * DAY_MS)
+        """How long settled messages stay to be looked up. May be changed."""
+        self.keys_ms = KEY_MS
+        """How long the keys of tasks that ended are known. May be changed."""
         self._writer = connect_writer(self.path, synchronous)
         try:
             migrate(self._writer, str(self.path))
@@ -77,6 +101,7 @@ class SqliteStore:
             self._applied: int = self._writer.execute(QUERIES["applied"]).get
             self._reader = connect_reader(self.path)
             self._reader_lock = threading.Lock()
+            self._keys = self._known_keys()
             self._views = Views(self.path)
         except BaseException:
             self._writer.close()
@@ -92,6 +117,15 @@ class SqliteStore:
                 hint="put the right file in place, or run relaymesh store rebuild",
             )
         self._writer.execute(QUERIES["set_journal"], (journal,))
+
+    def _known_keys(self) -> KeyFilter | None:
+        """Filled with the keys in the store; None: they are too many."""
+        found = list(self._writer.execute(QUERIES["keys"], (FILTERED_KEYS_MAX + 1,)))
+        if len(found) > FILTERED_KEYS_MAX:
+            return None
+        keys = KeyFilter()
+        keys.add(found)
+        return keys
 
     # -- writing
 
@@ -155,6 +189,7 @@ class SqliteStore:
         _DIRECT.run(writer, direct)
         _ROUTED.run(writer, routed)
         _REDRIVEN.run(writer, redriven)
+        _FILES.run(writer, changes.files)
         if changes.accepted is not None:
             first, last = changes.accepted
             writer.execute(QUERIES["insert_admitted"], (first,))
@@ -168,6 +203,14 @@ class SqliteStore:
         for mailbox, settled in changes.letters_settled.items():
             for how, dead_sequences in series(settled).items():
                 self._settle_letters(mailbox, how, dead_sequences)
+        if changes.tasks:
+            _TASKS.run(writer, changes.tasks.task_rows())
+            _STEPS.run(writer, changes.tasks.step_rows())
+            keys = changes.tasks.key_rows(self._get)
+            _KEYS.run(writer, keys)
+            if self._keys is not None:  # before `applied` says that the store has them
+                width = _KEYS.width
+                self._keys.add(zip(keys[1::width], keys[::width], strict=True))  # type: ignore[arg-type]
 
     def _settle(self, changes: Changes) -> None:
         few: list[object] = []
@@ -187,20 +230,30 @@ class SqliteStore:
         self._writer.execute(QUERIES[name], (mailbox, _carray(dead_sequences)))
 
     def purge(self, now_ms: int, limit: int | None = None) -> Purged:
-        """Remove settled messages past history, and admitted ids past both history and dedup window.
+        """Remove settled messages past history, admitted ids past both history and dedup window, and ended
+        tasks past both history and the time of their key, with steps and keys. What is live stays.
 
         Ids stay as long as history because they are also how a message is found by id; `lookup`
         looks at the window alone. `limit` bounds the rows removed from each table in this call, so
         that projecting need not wait for a long purge: call again while `more`.
         """
         most = -1 if limit is None else limit
-        history_end = now_ms - self._history_ms
-        ids_end = now_ms - max(self._history_ms, WINDOW_MS)
+        history_end = now_ms - self.history_ms
+        ids_end = now_ms - max(self.history_ms, WINDOW_MS)
+        keys_end = now_ms - max(self.history_ms, self.keys_ms)
         with self._writer:
             swept = self._writer.execute(QUERIES["sweep"], (self._boundary(history_end),)).get
             messages = self._delete("purge_messages", (swept, history_end, most))
-            ids = self._delete("purge_idempotency", (self._boundary(ids_end), most))
-        return Purged(ids, messages, limit is not None and limit in (ids, messages))
+            ids = self._delete("purge_admissions", (self._boundary(ids_end), most))
+            steps = self._delete("purge_steps", (keys_end, most))
+            tasks = self._delete("purge_tasks", (keys_end, most))
+            keys = self._delete("purge_keys", (keys_end, most))
+        removed = (ids, messages, tasks, steps, keys)
+        return Purged(*removed, limit is not None and limit in removed)
+
+    def purge_part(self, cut: Cut, after: int) -> PurgedPart:
+        """Remove what a person asked to remove, in the next window of the tables; see `store/aging.py`."""
+        return purge_part(self._writer, cut, after)
 
     def _boundary(self, end_ms: int) -> int:
         found = self._writer.execute(QUERIES["boundary_before"], (end_ms,)).get
@@ -225,6 +278,21 @@ class SqliteStore:
                     found[target, id] = Seen(*seen)
         return found
 
+    def find_key(self, namespace: str, key: str, now_ms: int) -> KeyHeld | None:
+        """What a key of a task led to, if the task ended within `keys_ms`. The kernel knows live ones."""
+        if self._keys is not None and not self._keys.may_have(namespace, key):
+            return None
+        with self._reader_lock:
+            bindings = (namespace, key, now_ms - self.keys_ms)
+            row = next(self._reader.execute(QUERIES["key"], bindings), None)
+        return None if row is None else KeyHeld(*row)
+
+    def payloads(self) -> set[str]:
+        """The SHA-256 of each payload file that holds a part of a result of a task."""
+        with self._reader_lock:
+            rows = list(self._reader.execute(QUERIES["results_in_files"], (REFERENCE_MARK,)))
+        return {reference.sha256 for (result,) in rows for reference in references_in(result)}
+
     def messages(
         self, *, state: State | None = None, mailbox: str | None = None, limit: int = 100
     ) -> list[MessageRow]:
@@ -244,6 +312,28 @@ class SqliteStore:
     ) -> list[LetterRow]:
         """Dead letters, newest first; `status=None` for all that are kept."""
         return self._views.dead_letters(mailbox=mailbox, status=status, limit=limit)
+
+    def task(self, task_id: str) -> TaskView | None:
+        """A task, live or ended, as far as the store has got."""
+        return self._views.task(task_id)
+
+    def steps(self, task_id: str) -> list[StepView]:
+        """The steps of a task, in their order."""
+        return self._views.steps(task_id)
+
+    def tasks(
+        self,
+        *,
+        namespace: str | None = None,
+        status: Status | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> TaskPage:
+        """Tasks, the newest first. `before`: the `next` of the page before."""
+        return self._views.tasks(
+            namespace=namespace, status=status, workflow=workflow, limit=limit, before=before
+        )
 
     def close(self) -> None:
         """Copy the WAL into the database and close. What was projected is there at the next open."""

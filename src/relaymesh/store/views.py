@@ -1,4 +1,4 @@
-"""What people ask the store: which messages, how many in which state, which dead letters."""
+"""What people ask the store: which messages, how many in which state, which dead letters, which tasks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,20 @@ from typing import Any
 import apsw
 import msgspec
 
+from relaymesh.kernel.tasks.status import Status
+from relaymesh.kernel.tasks.views import StepView, TaskView
 from relaymesh.store.connect import connect_reader
 from relaymesh.store.projection import State
 from relaymesh.store.queries import QUERIES
+from relaymesh.store.tasks import (
+    STEP_COLUMNS,
+    TASK_COLUMNS,
+    TaskPage,
+    page_of,
+    read_step,
+    read_task,
+    sequence_of,
+)
 
 
 class MessageRow(msgspec.Struct, frozen=True):
@@ -102,6 +113,32 @@ class Views:
         bindings = (row.namespace, row.mailbox, row.msg_id)
         rows = self._rows(QUERIES["letters_of"].replace("{columns}", _LETTER_COLUMNS), bindings)
         return [LetterRow(*each) for each in rows]
+
+    def task(self, task_id: str) -> TaskView | None:
+        rows = self._rows(QUERIES["task"].replace("{columns}", TASK_COLUMNS), (task_id,))
+        return read_task(rows[0]) if rows else None
+
+    def steps(self, task_id: str) -> list[StepView]:
+        rows = self._rows(QUERIES["steps"].replace("{columns}", STEP_COLUMNS), (task_id,))
+        return [read_step(row) for row in rows]
+
+    def tasks(
+        self,
+        *,
+        namespace: str | None,
+        status: Status | None,
+        workflow: str | None,
+        limit: int,
+        before: str | None,
+    ) -> TaskPage:
+        conditions = ""
+        bindings: list[object] = [sequence_of(before), limit + 1]
+        for column, value in (("namespace", namespace), ("status", status), ("workflow", workflow)):
+            if value is not None:
+                bindings.append(value)
+                conditions += f" AND {column} = ?{len(bindings)}"
+        text = QUERIES["tasks"].replace("{columns}", TASK_COLUMNS).replace("{conditions}", conditions)
+        return page_of([read_task(row) for row in self._rows(text, tuple(bindings))], limit)
 
     def close(self) -> None:
         with self._lock:

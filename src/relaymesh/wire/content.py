@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from relaymesh.errors import InvalidEnvelope, PayloadTooLarge
-from relaymesh.kernel.envelope import Encoding
+from relaymesh.errors import InvalidEnvelope, JournalDamaged, PayloadTooLarge
+from relaymesh.kernel.envelope import IN_FILE, Encoding
 
 PAYLOAD_BYTES_MAX = 10_485_760
 DEPTH_MAX = 64
@@ -35,7 +35,7 @@ _decode_lines = msgspec.json.Decoder().decode_lines
 def encode_content(content: Any, limit: int = PAYLOAD_BYTES_MAX) -> tuple[bytes, int]:
     """The bytes of a Python value and how they are encoded."""
     kind = content.__class__
-    if kind is not dict and kind is not str:
+    if kind is not dict and kind is not str and kind is not int:
         if isinstance(content, (bytes, bytearray, memoryview)):
             return check_size(bytes(content), limit), _BYTES
         if isinstance(content, msgspec.Raw):
@@ -50,8 +50,11 @@ def encode_content(content: Any, limit: int = PAYLOAD_BYTES_MAX) -> tuple[bytes,
             hint="send str, numbers, lists, dicts, None or bytes",
         ) from None
     # The encoder writes NaN and infinities as null, and counts no depth: look closer where either can be.
-    if not _is_flat(content) and (b"null" in data or data.count(b"[") + data.count(b"{") > DEPTH_MAX):
-        _check_value(content, DEPTH_MAX)
+    if not _is_flat(content):
+        if b"null" in data:
+            _check_value(content, DEPTH_MAX)
+        elif data.count(b"[") + data.count(b"{") > DEPTH_MAX and _is_deep(data, DEPTH_MAX):
+            raise InvalidEnvelope(f"content is nested deeper than {DEPTH_MAX} levels")
     if len(data) > limit:
         check_size(data, limit)
     return data, _JSON
@@ -97,14 +100,20 @@ def plainly_sound(texts: list[bytes]) -> bool:
 
 
 def decode_content(data: bytes, encoding: int) -> Any:
-    """The value again: what `encode_content` was given, as JSON sees it."""
+    """The value again: what `encode_content` was given, as JSON sees it.
+
+    Raises `JournalDamaged` for content that is in a payload file which cannot be read.
+    """
+    if encoding >= IN_FILE:
+        raise JournalDamaged(data.decode("utf-8", "replace"))
     return data if encoding == Encoding.BYTES else _decode(data)
 
 
 def _is_flat(content: Any) -> bool:
     """Whether it is a text or a dict of plain values, as most are: nothing in it needs a closer look."""
-    if content.__class__ is not dict:
-        return content.__class__ is str
+    kind = content.__class__
+    if kind is not dict:
+        return kind is str or kind is int
     for value in content.values():
         kind = value.__class__
         if kind is str or kind is int or kind is bool or value is None:

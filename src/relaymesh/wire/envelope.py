@@ -28,6 +28,7 @@ from relaymesh.kernel.bounds import (
 )
 from relaymesh.kernel.envelope import (
     CONTROL_TYPES,
+    IN_FILE,
     PRIORITY_BY_TYPE,
     PRIORITY_DEFAULT,
     PRIORITY_NAMES,
@@ -288,7 +289,11 @@ def envelope_json(envelope: Envelope, to: str, accepted_at: int, retry_count: in
         "originId": envelope.origin,
         "contentEncoding": "base64" if envelope.encoding == Encoding.BYTES else None,
     }
-    content = decode_content(envelope.content, envelope.encoding)
+    content: Any
+    if envelope.encoding >= IN_FILE:  # it cannot be read: see `wire/payload.py`
+        content = {"error": envelope.content.decode("utf-8", "replace")}
+    else:
+        content = decode_content(envelope.content, envelope.encoding)
     fields: dict[str, Any] = {
         "id": envelope.id,
         "from": envelope.sender,

@@ -1,22 +1,24 @@
 """Frames of the WebSocket protocol `relaymesh.v1.msgpack`: one operation each, as MessagePack maps.
 
 `op` says which, `ref` joins an answer to its question. Envelopes travel as the journal keeps them (arrays,
-content as checked bytes), deliveries as columns: a frame of a hundred messages costs little more than
-its bytes; several of them may be one message (`relaymesh.wire.bundles`). The JSON protocol
-`relaymesh.v1.json` has the same operations (docs/reference/protocol.md).
+content as checked bytes), deliveries as columns: a frame of a hundred messages costs little more than its
+bytes; several may be one message (`relaymesh.wire.bundles`). `relaymesh.v1.json` has the same operations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from relaymesh.kernel.deliveries import Deliveries as Handed
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.schedules.schedule import Missed, Work
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.tasks.commands import NO_USAGE, Usage
+from relaymesh.kernel.tasks.status import Status
 
 PROTOCOL = "1.1"
 SUBPROTOCOL_MSGPACK = "relaymesh.v1.msgpack"
@@ -50,7 +52,7 @@ class Hello(Asking, tag="hello"):
     """First of all. `resume`: the session to go on with; `held`: the lease tokens the client still has.
 
     `bundles`: the client reads messages of several frames. `token`: the credential of a connection that was
-    opened without the header Authorization.
+    opened without the header Authorization. `settles`: of the agent, if it joins with this hello.
     """
 
     protocol: str
@@ -59,6 +61,7 @@ class Hello(Asking, tag="hello"):
     held: list[int] = []
     bundles: bool = False
     token: str | None = None
+    settles: bool | None = None
 
 
 class Send(Asking, tag="send"):
@@ -281,13 +284,14 @@ class Subscribe(Arguments):
 
 
 class Register(Arguments):
-    """`handshake.register`."""
+    """`handshake.register`. `settles`: the agent ends steps with a result; null: as its protocol does."""
 
     agent: str
     role: str | None = None
     capabilities: list[str] = []
     metadata: dict[str, Any] = {}
     protocol_version: str = PROTOCOL
+    settles: bool | None = None
 
 
 class OfAgent(Arguments):
@@ -306,6 +310,11 @@ class Correlation(Arguments):
 class Complete(Arguments):
     mailbox: str
     sequence: int
+
+
+class NoteRun(OfAgent):
+    event: Literal["run", "kill"]
+    detail: str = ""
 
 
 class Attempts(Arguments):
@@ -353,6 +362,207 @@ class Redrive(Arguments):
     letters: Annotated[list[tuple[str, int]], _Few]
     to: str | None = None
     edited: Annotated[list[Envelope | None], _Few] | None = None
+
+
+class SubmitTask(Arguments):
+    """`document`, or a string that names a stored one, and `input` are JSON. The node stamps the owner as it
+    stamps the sender of a message.
+    """
+
+    document: bytes
+    input: bytes = b"null"
+    key: str = ""
+    owner: str | None = None
+    trace: str | None = None
+    again: bool = False
+    reply_to: str | None = None
+    notify: Annotated[list[str], _Few] = []
+
+
+class OfTask(Arguments):
+    task: str
+
+
+class AnswerStep(Arguments):
+    """`value` is JSON. `agent`: the one that was asked; the node stamps it as the sender of a message."""
+
+    task: str
+    step: str
+    value: bytes
+    agent: str | None = None
+
+
+class SignalTask(Arguments):
+    """`value` is JSON. `id`: names the signal, which counts once; empty: the node makes one."""
+
+    task: str
+    name: str
+    id: str = ""
+    value: bytes = b"null"
+
+
+class SetBudget(Arguments):
+    """None: as before; 0: no limit."""
+
+    task: str
+    cost_micros: int | None = None
+    tokens: int | None = None
+
+
+class RerunTask(Arguments):
+    """`input` is JSON in place of the first input; None: the same."""
+
+    task: str
+    from_step: str
+    input: bytes | None = None
+    owner: str | None = None
+
+
+class WatchTask(Arguments):
+    """`seen`: the `revision` that the client knows; 2^62 waits for the end alone. `wait_s`: at most 30 s."""
+
+    task: str
+    seen: int = -1
+    wait_s: float = 0.0
+
+
+class FindTasks(Arguments):
+    """`before`: tasks submitted before this sequence alone."""
+
+    namespace: str | None = None
+    status: Status | None = None
+    workflow: str | None = None
+    limit: int = 100
+    before: int | None = None
+
+
+class CancelTask(Arguments):
+    task: str
+    reason: str = ""
+    hard: bool = False
+
+
+class PutWorkflow(Arguments):
+    """`document` is JSON. The node stamps the owner as it stamps the sender of a message."""
+
+    document: bytes
+    version: str = ""
+    owner: str | None = None
+
+
+class OfWorkflow(Arguments):
+    """`version`: empty means the one that was put last; of a removal, all. `namespace`: the credential's."""
+
+    workflow: str
+    version: str = ""
+    namespace: str | None = None
+
+
+class FindWorkflows(Arguments):
+    """The last version of each workflow, or every version of the one named. `before`: put before this."""
+
+    namespace: str | None = None
+    workflow: str | None = None
+    limit: int = 100
+    before: int | None = None
+
+
+def given_usage(usage: Usage) -> Usage | None:
+    """For a frame: nothing used is left out."""
+    return None if usage == NO_USAGE else usage
+
+
+class PutSchedule(Arguments):
+    """The node stamps the owner as it stamps the sender of a message."""
+
+    name: str
+    cron: str
+    work: Work
+    tz: str = "UTC"
+    missed: Missed = "one"
+    replace: bool = False
+    owner: str | None = None
+
+
+class OfSchedule(Arguments):
+    """`namespace`: the credential's."""
+
+    schedule: str
+    namespace: str | None = None
+
+
+class HoldSchedule(Arguments):
+    """Pause it, or resume it."""
+
+    schedule: str
+    paused: bool
+    namespace: str | None = None
+
+
+class FindSchedules(Arguments):
+    """By name. `after`: only those behind this `namespace/name`."""
+
+    namespace: str | None = None
+    limit: int = 100
+    after: str = ""
+
+
+class FinishStep(Arguments):
+    """`output` is JSON. `usage`: millionths of a dollar and tokens, of the whole attempt so far."""
+
+    token: int
+    output: bytes = b"null"
+    usage: Usage | None = None
+
+
+class GrowStep(Arguments):
+    """`document` is JSON: the steps by name, or a list of steps with names."""
+
+    token: int
+    document: bytes
+    usage: Usage | None = None
+
+
+class FailStep(Arguments):
+    token: int
+    code: str = "failed"
+    reason: str = ""
+    usage: Usage | None = None
+
+
+class ReportStep(Arguments):
+    token: int
+    progress: str
+    usage: Usage | None = None
+
+
+class Abandon(Arguments):
+    tokens: TokenList
+    reason: str = ""
+
+
+class PreviewPurge(Arguments):
+    done_ms: int | None = None
+    dead_ms: int | None = None
+    mailbox: str | None = None
+    including_steps: bool = False
+
+
+class PurgeOld(Arguments):
+    """`after`: 0 at first, then what the answer says. Times are mesh time in ms."""
+
+    reason: str
+    done_before: int | None = None
+    dead_before: int | None = None
+    mailbox: str | None = None
+    including_steps: bool = False
+    after: int = 0
+
+
+class FindReport(Arguments):
+    """`day`: YYYY-MM-DD; null: the newest."""
+
+    day: str | None = None
 
 
 def receipt_rows(receipts: list[Receipt]) -> list[tuple[int, bool, int, int]]:

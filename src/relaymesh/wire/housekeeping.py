@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaymesh.kernel.commands import Request
+from relaymesh.kernel.request import Request
 from relaymesh.wire.stats import MeshStats
 
 __all__ = ["Checkpoint", "Stats"]

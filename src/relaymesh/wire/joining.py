@@ -27,8 +27,12 @@ def joining(
     protocol: str = PROTOCOL_SPOKEN,
     settings: MailboxSettings | None = None,
     budget: int = 0,
+    settles: bool = False,
 ) -> RegisterAgent:
-    """The command that registers an agent. Raises `InvalidEnvelope` for what it may not say of itself."""
+    """The command that registers an agent. Raises `InvalidEnvelope` for what it may not say of itself.
+
+    `settles`: it ends steps with a result, as everything that stands on this SDK does.
+    """
     return RegisterAgent(
         agent,
         check_role(role),
@@ -37,6 +41,7 @@ def joining(
         encode_content(_metadata(metadata), METADATA_BYTES_MAX)[0],
         settings,
         budget,
+        settles,
     )
 
 

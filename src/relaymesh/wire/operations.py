@@ -30,6 +30,27 @@ OPERATIONS: dict[type, str] = {
     records.Completed: "COMPLETE",
     records.Suspended: "SUSPEND",
     records.Resumed: "RESUME",
+    records.TaskSubmitted: "SUBMIT",
+    records.StepsSent: "STEP_SENT",
+    records.StepsEnded: "STEP_ENDED",
+    records.StepsAdded: "STEPS_ADDED",
+    records.TaskClosing: "TASK_CLOSING",
+    records.TaskEnded: "TASK_ENDED",
+    records.WorkflowPut: "PUT_WORKFLOW",
+    records.WorkflowRemoved: "REMOVE_WORKFLOW",
+    records.StepsTaken: "STEP_TAKEN",
+    records.ScheduleSet: "SET_SCHEDULE",
+    records.ScheduleRemoved: "REMOVE_SCHEDULE",
+    records.ScheduleFired: "FIRE_SCHEDULE",
+    records.SchedulePaused: "PAUSE_SCHEDULE",
+    records.StepWaits: "STEP_WAITS",
+    records.SignalReceived: "SIGNAL",
+    records.StepsWithdrawn: "STEP_WITHDRAWN",
+    records.TaskUndoing: "TASK_UNDOING",
+    records.UsageNoted: "USAGE",
+    records.BudgetPaused: "BUDGET_PAUSED",
+    records.BudgetSet: "BUDGET_SET",
+    records.NoticeSent: "NOTICE",
     records.AgentRegistered: "REGISTER",
 }
 RETURNS: dict[str, str] = {
@@ -38,8 +59,9 @@ RETURNS: dict[str, str] = {
     "restart": "RECLAIM",
     "deferred": "DEFER",
     "released": "RELEASE",
+    "abandoned": "ABANDON",
 }
-"""`Returned` by its cause. The first three burn the attempt."""
+"""`Returned` by its cause. All but `deferred` and `released` burn the attempt."""
 
 
 def operation_of(record: AnyRecord | Skipped | Unreadable) -> str:

@@ -250,6 +250,15 @@ def delivery_json(row: DeliveryRow, partition: int = 0) -> bytes:
     return _with_extra(delivery, envelope.extra)
 
 
+def _content_out(content: bytes, encoding: int) -> Raw:
+    """As JSON. Content that cannot be read (see `wire/payload.py`) is an object that says so."""
+    if encoding == Encoding.JSON:
+        return Raw(content)
+    if encoding == Encoding.BYTES:
+        return Raw(b'"' + b64encode(content) + b'"')
+    return Raw(msgspec.json.encode({"error": content.decode("utf-8", "replace")}))
+
+
 def _message_fields(
     envelope: Envelope, to: str, accepted_at: int, retry_count: int
 ) -> tuple[str, str, str, str, Raw, str, int, MetadataOut]:
@@ -276,7 +285,7 @@ def _message_fields(
         envelope.sender,
         to,
         envelope.type,
-        Raw(b'"' + b64encode(content) + b'"' if is_bytes else content),
+        _content_out(content, envelope.encoding),
         iso(accepted_at if envelope.timestamp_ms is None else envelope.timestamp_ms),
         envelope.priority,
         metadata,

@@ -11,13 +11,13 @@ from msgspec.structs import force_setattr
 
 from relaymesh.errors import FormatTooNew, JournalDamaged, MeshError, RecordUnreadable
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.records import Accepted, Acked, AnyRecord, Granted, Published
+from relaymesh.kernel.records import Accepted, Acked, AnyRecord, Granted, Published, StepsSent
 from relaymesh.wire.old_forms import REFUSED, in_new_form
 
 MUST_UNDERSTAND_BELOW = 128
 """Operations from here on may be skipped by a reader that does not know them."""
 
-FREQUENT = frozenset({Accepted, Published, Granted, Acked})
+FREQUENT = frozenset({Accepted, Published, Granted, Acked, StepsSent})
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[AnyRecord])

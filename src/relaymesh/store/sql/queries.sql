@@ -27,18 +27,24 @@ VALUES {rows}
 
 -- The rows of `messages` that were just inserted have all that is needed: no value is bound twice.
 -- name: insert_admitted
-INSERT INTO idempotency (sequence, namespace, target, idempotency_key, result_hash, processed_at_ms, due_at_ms,
+INSERT INTO admissions (sequence, namespace, target, idempotency_key, result_hash, processed_at_ms, due_at_ms,
                          sender)
 SELECT sequence, namespace, mailbox, msg_id, content_hash, created_at_ms, due_at_ms, from_agent
 FROM messages WHERE sequence >= ?1 AND content_hash IS NOT NULL
 
 -- name: insert_admitted_by_topic
-INSERT INTO idempotency (sequence, namespace, target, targets, idempotency_key, result_hash, processed_at_ms, due_at_ms,
+INSERT INTO admissions (sequence, namespace, target, targets, idempotency_key, result_hash, processed_at_ms, due_at_ms,
                          sender)
 VALUES {rows}
 
 -- name: mark_boundary
-UPDATE idempotency SET boundary = 1 WHERE sequence = ?1
+UPDATE admissions SET boundary = 1 WHERE sequence = ?1
+
+-- Few messages have their content in a file: they are inserted without a path.
+-- name: note_files
+UPDATE messages SET payload_path = v.column3
+FROM (VALUES {rows}) AS v
+WHERE messages.sequence = v.column1 AND messages.mailbox = v.column2
 
 -- name: settle_run
 UPDATE messages SET state = ?1, attempts = attempts + ?2, updated_at_ms = ?3
@@ -88,6 +94,39 @@ UPDATE dead_letter_queue SET status = 'redriven' WHERE mailbox = ?1 AND dead_seq
 -- name: delete_letters
 DELETE FROM dead_letter_queue WHERE mailbox = ?1 AND dead_sequence IN carray(?2)
 
+-- A key belongs to the newest task: a row that still says that another one lives is wrong, and gives way.
+-- name: write_tasks
+INSERT OR REPLACE INTO tasks (
+    task_id, namespace, workflow, version, status, owner, idempotency_key, request, trace_id, created_at_ms,
+    updated_at_ms, ended_at_ms, reason, result, steps_total, steps_ended, sequence, through,
+    cost_micros, tokens, cost_micros_max, tokens_max, waiting, again_of)
+VALUES {rows}
+ON CONFLICT (task_id) DO UPDATE SET
+    status = excluded.status, updated_at_ms = excluded.updated_at_ms, ended_at_ms = excluded.ended_at_ms,
+    reason = excluded.reason, result = excluded.result, steps_total = excluded.steps_total,
+    steps_ended = excluded.steps_ended, through = excluded.through, cost_micros = excluded.cost_micros,
+    tokens = excluded.tokens, cost_micros_max = excluded.cost_micros_max, tokens_max = excluded.tokens_max,
+    waiting = excluded.waiting
+
+-- name: write_steps
+INSERT INTO steps (
+    step_id, task_id, number, name, agent_id, status, attempt, failed, abandoned, next_retry_at_ms, lease_owner,
+    lease_token, lease_epoch, sent_at_ms, granted_at_ms, updated_at_ms, ended_at_ms, code, reason, output,
+    uncertain)
+VALUES {rows}
+ON CONFLICT (step_id) DO UPDATE SET
+    agent_id = excluded.agent_id, status = excluded.status, attempt = excluded.attempt,
+    failed = excluded.failed, abandoned = excluded.abandoned, next_retry_at_ms = excluded.next_retry_at_ms,
+    lease_owner = excluded.lease_owner, lease_token = excluded.lease_token, lease_epoch = excluded.lease_epoch,
+    sent_at_ms = excluded.sent_at_ms, granted_at_ms = excluded.granted_at_ms,
+    updated_at_ms = excluded.updated_at_ms, ended_at_ms = excluded.ended_at_ms, code = excluded.code,
+    reason = excluded.reason, output = excluded.output
+
+-- name: write_keys
+INSERT OR REPLACE INTO idempotency (
+    idempotency_key, namespace, status, result_ref, result_hash, processed_at_ms)
+VALUES {rows}
+
 -- name: applied
 SELECT applied FROM projection WHERE id = 1
 
@@ -102,11 +141,11 @@ UPDATE projection SET journal = ?1 WHERE id = 1
 
 -- name: lookup
 SELECT idempotency_key, sequence, processed_at_ms, result_hash, targets, due_at_ms, coalesce(sender, '')
-FROM idempotency
+FROM admissions
 WHERE target = ?1 AND idempotency_key IN carray(?2) AND processed_at_ms > ?3
 
 -- name: boundary_before
-SELECT sequence FROM idempotency
+SELECT sequence FROM admissions
 WHERE boundary = 1 AND processed_at_ms <= ?1
 ORDER BY processed_at_ms DESC, sequence DESC LIMIT 1
 
@@ -119,9 +158,115 @@ DELETE FROM messages WHERE (sequence, mailbox) IN (
     WHERE sequence <= ?1 AND state NOT IN ('pending', 'dead') AND updated_at_ms <= ?2
     LIMIT ?3)
 
--- name: purge_idempotency
-DELETE FROM idempotency WHERE sequence IN (
-    SELECT sequence FROM idempotency WHERE sequence <= ?1 LIMIT ?2)
+-- The id of a message that waits, or of a dead letter, stays: the message is found by it.
+-- name: purge_admissions
+DELETE FROM admissions WHERE sequence IN (
+    SELECT sequence FROM admissions
+    WHERE sequence <= ?1 AND NOT EXISTS (
+        SELECT 1 FROM messages
+        WHERE messages.sequence = admissions.sequence AND messages.state IN ('pending', 'dead'))
+    LIMIT ?2)
+
+-- Where everything ends that was accepted up to a moment: the first mark of a later one.
+-- name: boundary_after
+SELECT sequence FROM admissions
+WHERE boundary = 1 AND processed_at_ms > ?1
+ORDER BY processed_at_ms, sequence LIMIT 1
+
+-- A window is a range of sequences with about so many rows in each table.
+-- name: window
+SELECT min(last) FROM (
+    SELECT max(sequence) AS last FROM (
+        SELECT sequence FROM messages WHERE sequence > ?1 AND sequence <= ?2 ORDER BY sequence LIMIT ?3)
+    UNION ALL
+    SELECT max(sequence) FROM (
+        SELECT sequence FROM admissions WHERE sequence > ?1 AND sequence <= ?2 ORDER BY sequence LIMIT ?3))
+
+-- name: purge_messages_in
+DELETE FROM messages
+WHERE sequence > ?1 AND sequence <= ?2 AND state NOT IN ('pending', 'dead') AND updated_at_ms <= ?3
+  AND mailbox = coalesce(?4, mailbox)
+
+-- name: purge_admissions_in
+DELETE FROM admissions
+WHERE sequence > ?1 AND sequence <= ?2 AND processed_at_ms <= ?3 AND target = coalesce(?4, target)
+  AND NOT EXISTS (
+    SELECT 1 FROM messages
+    WHERE messages.sequence = admissions.sequence AND messages.state IN ('pending', 'dead'))
+
+-- Bytes are those of the texts, and about as much as the numbers of a row take.
+-- name: survey_messages_in
+SELECT mailbox, count(*),
+    sum(100 + length(mailbox) + length(msg_id) + length(type) + length(from_agent) + coalesce(length(failures), 0)),
+    min(updated_at_ms), max(updated_at_ms)
+FROM messages
+WHERE sequence > ?1 AND sequence <= ?2 AND state NOT IN ('pending', 'dead') AND updated_at_ms <= ?3
+  AND mailbox = coalesce(?4, mailbox)
+GROUP BY mailbox
+
+-- name: survey_admissions_in
+SELECT target, count(*), sum(100 + length(target) + length(idempotency_key)),
+    min(processed_at_ms), max(processed_at_ms)
+FROM admissions
+WHERE sequence > ?1 AND sequence <= ?2 AND processed_at_ms <= ?3 AND target = coalesce(?4, target)
+  AND NOT EXISTS (
+    SELECT 1 FROM messages
+    WHERE messages.sequence = admissions.sequence AND messages.state IN ('pending', 'dead'))
+GROUP BY target
+
+-- name: survey_tasks
+SELECT count(*), sum(200 + length(task_id) + length(reason) + coalesce(length(result), 0)),
+    min(ended_at_ms), max(ended_at_ms)
+FROM tasks WHERE ended_at_ms <= ?1
+
+-- name: survey_steps
+SELECT count(*), sum(200 + length(step_id) + length(steps.reason) + coalesce(length(output), 0)),
+    min(tasks.ended_at_ms), max(tasks.ended_at_ms)
+FROM tasks CROSS JOIN steps ON steps.task_id = tasks.task_id
+WHERE tasks.ended_at_ms <= ?1
+
+-- name: survey_keys
+SELECT count(*), sum(100 + length(idempotency_key) + length(namespace)), min(processed_at_ms), max(processed_at_ms)
+FROM idempotency WHERE processed_at_ms <= ?1
+
+-- Steps go first: a task is found by its end for as long as it has steps.
+-- name: purge_steps
+DELETE FROM steps WHERE step_id IN (
+    SELECT steps.step_id FROM tasks CROSS JOIN steps ON steps.task_id = tasks.task_id
+    WHERE tasks.ended_at_ms <= ?1
+    LIMIT ?2)
+
+-- name: purge_tasks
+DELETE FROM tasks WHERE task_id IN (
+    SELECT task_id FROM tasks
+    WHERE ended_at_ms <= ?1 AND NOT EXISTS (SELECT 1 FROM steps WHERE steps.task_id = tasks.task_id)
+    LIMIT ?2)
+
+-- name: purge_keys
+DELETE FROM idempotency WHERE (namespace, idempotency_key) IN (
+    SELECT namespace, idempotency_key FROM idempotency WHERE processed_at_ms <= ?1 LIMIT ?2)
+
+-- name: key
+SELECT idempotency.result_ref, tasks.request, idempotency.status, idempotency.processed_at_ms, tasks.through
+FROM idempotency CROSS JOIN tasks ON tasks.task_id = idempotency.result_ref
+WHERE idempotency.namespace = ?1 AND idempotency.idempotency_key = ?2 AND idempotency.processed_at_ms > ?3
+
+-- name: keys
+SELECT namespace, idempotency_key FROM idempotency LIMIT ?1
+
+-- name: results_in_files
+SELECT result FROM tasks WHERE instr(result, ?1)
+UNION ALL
+SELECT output FROM steps WHERE instr(output, ?1)
+
+-- name: task
+SELECT {columns} FROM tasks WHERE task_id = ?1
+
+-- name: tasks
+SELECT {columns} FROM tasks WHERE sequence < ?1{conditions} ORDER BY sequence DESC LIMIT ?2
+
+-- name: steps
+SELECT {columns} FROM steps WHERE task_id = ?1 ORDER BY number
 
 -- name: messages
 SELECT {columns} FROM messages
@@ -143,7 +288,7 @@ SELECT {columns} FROM messages WHERE sequence = ?1 AND mailbox = ?2
 
 -- name: messages_by_id
 SELECT {columns} FROM messages
-WHERE sequence IN (SELECT sequence FROM idempotency WHERE idempotency_key = ?1)
+WHERE sequence IN (SELECT sequence FROM admissions WHERE idempotency_key = ?1)
 UNION
 SELECT {columns} FROM messages WHERE msg_id = ?1 AND redrive_count > 0
 ORDER BY sequence, mailbox

@@ -31,6 +31,13 @@ class RegisterRequest(Request, frozen=True):
         str, Meta(description="1.x is understood; another major version is refused.", max_length=32)
     ] = PROTOCOL_VERSION
     metadata: Fields = field(default_factory=dict)
+    settles: Annotated[
+        bool,
+        Meta(
+            description="It ends a step with a result. If not, its ack of a step means that it took the step,"
+            " and `task_complete` or `task_failed` to `relaymesh` ends it."
+        ),
+    ] = False
 
 
 class AgentBody(Answer, frozen=True):
@@ -54,6 +61,7 @@ class AgentBody(Answer, frozen=True):
     last_heard_at: Annotated[Time, Meta(description="Its last sign of life.")] | UnsetType = UNSET
     status: Annotated[str, Meta(description="What its last heartbeat said.")] | UnsetType = UNSET
     metadata: Fields = field(default_factory=dict)
+    settles: Annotated[bool, Meta(description="It ends steps with a result.")] | UnsetType = UNSET
 
 
 class HandshakeAck(AgentBody, frozen=True, kw_only=True):
@@ -95,6 +103,7 @@ def agent_body(
         protocol_version=registration.protocol or None,
         registered_at=iso(registration.registered_at),
         metadata=msgspec.json.decode(registration.metadata),
+        settles=registration.settles,
     )
 
 

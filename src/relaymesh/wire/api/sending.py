@@ -28,6 +28,11 @@ class ReceiptBody(Answer, frozen=True, gc=False):
         Annotated[list[str], Meta(description="What was not taken literally, such as a negative delay.")]
         | UnsetType
     ) = UNSET
+    task: Annotated[str, Meta(description="Of a task message to `relaymesh`: its task.")] | UnsetType = UNSET
+    status: (
+        Annotated[str, Meta(description="The state of that task after a submit or the end of a step.")]
+        | UnsetType
+    ) = UNSET
 
 
 class ReceiptsAnswer(Answer, frozen=True):
