@@ -19,6 +19,9 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from relaymesh.client.clock import Elapsed
+from relaymesh.client.http_retention import HttpRetention
+from relaymesh.client.http_schedules import OF_SCHEDULES, HttpSchedules
+from relaymesh.client.http_tasks import OF_TASKS, POLL_MS_MAX, raise_refused, texts_of, token_in
 from relaymesh.client.messages import (
     batch_body,
     envelope_of,
@@ -29,8 +32,8 @@ from relaymesh.client.messages import (
     receipts_of,
     topic_body,
 )
-from relaymesh.client.problem import answer_of, error_of
-from relaymesh.client.remote import RemoteSession, lost
+from relaymesh.client.problem import answer_of
+from relaymesh.client.remote import lost
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.errors import Closed, InvalidSettings, MeshError, PayloadTooLarge, Unreachable
 from relaymesh.kernel.address import DEFAULT_NAMESPACE, name_of, namespace_of
@@ -49,8 +52,6 @@ from relaymesh.kernel.commands import (
     RegisterAgent,
     Release,
     Reprioritise,
-    Request,
-    Result,
     Send,
     SetBreaker,
     Settle,
@@ -63,29 +64,39 @@ from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.deliveries import NO_LANE, Deliveries
 from relaymesh.kernel.envelope import Encoding, Envelope
 from relaymesh.kernel.pending import Pending
-from relaymesh.kernel.query import DeadLetters, Peek
+from relaymesh.kernel.query import DeadLetters, ListWorkflows, Peek
+from relaymesh.kernel.request import Request, Result
 from relaymesh.kernel.step import Receipt
-from relaymesh.kernel.token import format_token, parse_token
+from relaymesh.kernel.tasks.commands import (
+    RemoveVersions,
+)
+from relaymesh.kernel.token import format_token
 from relaymesh.wire import api
 from relaymesh.wire.api import settings_body
 from relaymesh.wire.frames import Attempt
 from relaymesh.wire.housekeeping import Checkpoint, Stats
+from relaymesh.wire.letter_report import FindReport
+from relaymesh.wire.retention import PreviewPurge, Purge
+from relaymesh.wire.settings import SettingShown, SettingsShown, ShowSettings
 from relaymesh.wire.stats import MeshStats
+from relaymesh.wire.tasks import (
+    FindWorkflow,
+    PutWorkflow,
+)
 from relaymesh.wire.types import Role
 
-Answer = TypeVar("Answer")
+Body = TypeVar("Body")
 log = logging.getLogger("relaymesh.client")
 
 OFFLINE_CODES = frozenset({"CLOSED", "JOURNAL_POISONED"})
 """The node is shutting down: repeat the request at the next one."""
-POLL_MS_MAX = 30_000
 ANSWER_S = 30.0
 """How long an answer may take beyond the wait that was asked for."""
 
 _encode = msgspec.json.Encoder().encode
 
 
-class HttpSession(RemoteSession):
+class HttpSession(HttpSchedules, HttpRetention):
     """Requests to a node over HTTP, awaited. Belongs to the loop it was opened on."""
 
     def __init__(
@@ -139,13 +150,13 @@ class HttpSession(RemoteSession):
         method: str,
         path: str,
         body: msgspec.Struct | bytes | None,
-        answer: type[Answer],
+        answer: type[Body],
         *,
         wait_s: float = 0.0,
         patience_s: float | None = None,
         or_status: int | None = None,
         **query: Any,
-    ) -> tuple[Answer, bool]:
+    ) -> tuple[Body, bool]:
         """The answer, and whether the request had to be repeated.
 
         `or_status`: a status besides those of success whose body may be the answer.
@@ -189,10 +200,10 @@ class HttpSession(RemoteSession):
         most = min(settings.backoff_s_max, settings.backoff_s_min * 2 ** min(failures, 30))
         return random.uniform(settings.backoff_s_min, most)
 
-    async def _get(self, path: str, answer: type[Answer], **query: Any) -> Answer:
+    async def _get(self, path: str, answer: type[Body], **query: Any) -> Body:
         return (await self._ask("GET", path, None, answer, **query))[0]
 
-    async def _post(self, path: str, body: msgspec.Struct | bytes, answer: type[Answer]) -> Answer:
+    async def _post(self, path: str, body: msgspec.Struct | bytes, answer: type[Body]) -> Body:
         return (await self._ask("POST", path, body, answer))[0]
 
     # -- requests
@@ -217,6 +228,7 @@ class HttpSession(RemoteSession):
             role=cast(Role | None, command.role or None),
             capabilities=list(command.capabilities),
             metadata=msgspec.json.decode(command.metadata, type=dict[str, Any]),
+            settles=command.settles,
         )
         ack = await self._post("/v1/agents", body, api.HandshakeAck)
         self._agents.add(command.agent)
@@ -309,7 +321,7 @@ class HttpSession(RemoteSession):
         lanes = [NO_LANE if body.lane is None else keys.setdefault(body.lane, len(keys)) for body in bodies]
         got = Deliveries(
             mailbox,
-            [_token(body.token) for body in bodies],
+            [token_in(body.token) for body in bodies],
             [body.sequence for body in bodies],
             [body.attempt for body in bodies],
             [ms_of(body.deadline) for body in bodies],
@@ -335,7 +347,7 @@ class HttpSession(RemoteSession):
 
     async def _release(self, command: Release, **_: Any) -> None:
         self._held.drop(command.tokens)
-        await self._settle(api.SettleRequest(releases=_texts(command.tokens)))
+        await self._settle(api.SettleRequest(releases=texts_of(command.tokens)))
 
     async def _expect(self, command: Expect, **_: Any) -> None:
         body = api.ExpectRequest(correlation_id=command.correlation_id)
@@ -352,17 +364,18 @@ class HttpSession(RemoteSession):
         return answer.results, repeated
 
     async def _ack(self, command: Ack, *, durable: bool, **_: Any) -> list[int]:
-        texts = _texts(dict.fromkeys(command.tokens))
+        texts = texts_of(dict.fromkeys(command.tokens))
         if not texts:
             return []
         request = (
             api.SettleRequest(drops=texts, durable=durable)
             if command.drop
-            else api.SettleRequest(acks=texts, durable=durable)
+            else api.SettleRequest(acks=texts, durable=durable, settles=True)
         )
         results, repeated = await self._settle(request)
-        stale = [_token(each.token) for each in results if each.outcome in ("lease_lost", "refused")]
-        stale = await self._really_stale(stale, repeated)
+        stale = [token_in(each.token) for each in results if each.outcome in ("lease_lost", "refused")]
+        if stale and repeated:
+            stale = await self._really_stale(stale)
         self._held.drop(command.tokens)
         return stale
 
@@ -380,22 +393,22 @@ class HttpSession(RemoteSession):
         results, repeated = await self._settle(api.SettleRequest(nacks=[body]))
         outcome = results[0].outcome
         state = self._nacked(nack.token, None if outcome == "lease_lost" else outcome, begun, repeated)
-        _raise_refused(results[0])
+        raise_refused(results[0])
         return state
 
     async def _reply(self, command: Settle, **_: Any) -> list[Receipt]:
         token, groups = command.token, command.groups
         reply = api.ReplyBody(token=format_token(token), messages=messages_of(groups))
-        results, repeated = await self._settle(api.SettleRequest(replies=[reply]))
+        results, repeated = await self._settle(api.SettleRequest(replies=[reply], settles=True))
         result = results[0]
         if result.outcome == "lease_lost":
-            stale = await self._really_stale([token], repeated)
+            stale = await self._really_stale([token]) if repeated else [token]
             self._held.drop([token])
             if stale:
                 raise lost(token)
             # Sends and settle are one step: their ids are known.
             return await self._send(Send(groups, True), timeout=None)
-        _raise_refused(result)
+        raise_refused(result)
         self._held.drop([token])
         return receipts_of([] if result.receipts is UNSET else result.receipts, first=repeated)
 
@@ -485,6 +498,11 @@ class HttpSession(RemoteSession):
     async def _checkpoint(self, request: Checkpoint, **_: Any) -> int | None:  # noqa: ARG002 - takes nothing
         return (await self._post("/v1/checkpoint", b"{}", api.CheckpointAnswer)).sequence
 
+    async def _show_settings(self, request: ShowSettings, **_: Any) -> SettingsShown:  # noqa: ARG002 - takes nothing
+        answer = await self._get("/v1/settings", api.SettingsAnswer)
+        settings = [msgspec.convert(each, SettingShown, from_attributes=True) for each in answer.settings]
+        return SettingsShown(settings, answer.file, ms_of(answer.loaded_at), answer.problem)
+
     async def close(self, *, force: bool = False) -> None:
         """Give back what is held, unless `force`, and make no more requests."""
         if self._closed:
@@ -525,17 +543,22 @@ _CARRIERS: dict[type[Request[Any]], Callable[..., Awaitable[Any]]] = {
     Stats: HttpSession._stats,
     Peek: HttpSession._peek,
     Checkpoint: HttpSession._checkpoint,
+    ShowSettings: HttpSession._show_settings,
+    PreviewPurge: HttpSession._preview_purge,
+    Purge: HttpSession._purge_old,
+    FindReport: HttpSession._find_report,
+    **OF_TASKS,
+    **OF_SCHEDULES,
+    PutWorkflow: HttpSession._put_workflow,
+    FindWorkflow: HttpSession._find_workflow,
+    ListWorkflows: HttpSession._workflows,
+    RemoveVersions: HttpSession._remove_workflow,
 }
 """Each request and its route."""
 
 
 def _is_away(error: MeshError) -> bool:
     return isinstance(error, Unreachable) or error.code in OFFLINE_CODES
-
-
-def _raise_refused(result: api.SettledBody) -> None:
-    if result.outcome == "refused":
-        raise error_of(str(result.code), str(result.detail), "" if result.hint is UNSET else result.hint)
 
 
 def _choice(dead_sequence: int, envelope: Envelope | None) -> api.LetterChoice:
@@ -546,16 +569,6 @@ def _choice(dead_sequence: int, envelope: Envelope | None) -> api.LetterChoice:
             dead_sequence=dead_sequence, content_base64=b64encode(envelope.content).decode(), id=envelope.id
         )
     return api.LetterChoice(dead_sequence=dead_sequence, content=Raw(envelope.content), id=envelope.id)
-
-
-def _texts(tokens: Any) -> list[str]:
-    return [format_token(token) for token in tokens]
-
-
-def _token(text: str) -> int:
-    token = parse_token(text)
-    assert token is not None, "the answer's type has checked its form"
-    return token
 
 
 def _quoted(name: str) -> str:

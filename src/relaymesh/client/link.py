@@ -182,14 +182,25 @@ class Link:
         """Send a frame with a new `ref` and return the node's answer. Raises what the node raised."""
         return (await self.ask_again(frame, patient=patient))[0]
 
-    async def ask_again(self, frame: Any, *, patient: bool = False) -> tuple[Any, bool]:
+    def request(self, frame: Any, *, patient: bool = False) -> Request:
+        """A request for `ask_again`, whose `sends` tell how often it was sent, also if it fails."""
+        return Request(frame, self._loop.create_future(), patient=patient, now=self._loop.time())
+
+    async def ask_again(
+        self, frame: Any, *, patient: bool = False, request: Request | None = None
+    ) -> tuple[Any, bool]:
         """The answer, and whether the request had to be repeated."""
-        self._check()
-        request = Request(frame, self._loop.create_future(), patient=patient, now=self._loop.time())
+        if self.failure is not None:
+            raise type(self.failure)(self.failure.message, hint=self.failure.hint)
+        request = request or self.request(frame, patient=patient)
         self._requests[frame.ref] = request
         try:
             if self._connection is not None:
-                await self._send(self._connection, request)
+                data = self._data_of(request)
+                if len(data) <= BUNDLE_BYTES_MAX:
+                    self._leave(data)
+                else:
+                    await self._send_alone(self._connection, data)
             answer = await request.future
         except asyncio.CancelledError:
             if self._requests.pop(frame.ref, None) is not None and isinstance(frame, Receive):
@@ -217,16 +228,8 @@ class Link:
             self._waiting.append(data)
             self._some_wait.set()
 
-    def _check(self) -> None:
-        if self.failure is not None:
-            raise type(self.failure)(self.failure.message, hint=self.failure.hint)
-
-    async def _send(self, connection: ClientConnection, request: Request) -> None:
-        """Send a large frame at once, and a small one with the other frames of this loop turn."""
-        data = self._data_of(request)
-        if len(data) <= BUNDLE_BYTES_MAX:
-            self._leave(data)
-            return
+    async def _send_alone(self, connection: ClientConnection, data: bytes) -> None:
+        """Send a large frame at once: a small one leaves with the other frames of this loop turn."""
         try:
             await connection.send(data)
         except ConnectionClosed:

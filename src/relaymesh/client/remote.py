@@ -92,10 +92,8 @@ class RemoteSession:
         """For each delivery: whether that attempt ended the message."""
         raise NotImplementedError
 
-    async def _really_stale(self, stale: Sequence[int], repeated: bool) -> list[int]:
-        """Those whose message was not settled by the first try of a repeated settle."""
-        if not stale or not repeated:
-            return list(stale)
+    async def _really_stale(self, stale: Sequence[int]) -> list[int]:
+        """Those whose message was not settled by the first try. For a settle that was repeated."""
         known = {token: attempt for token in stale if (attempt := self._held.attempt(token)) is not None}
         ended = await self._ended(list(known.values())) if known else []
         ours = {token for token, by_us in zip(known, ended, strict=True) if by_us}

@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from relaymesh.errors import Closed, MeshError
-from relaymesh.kernel.commands import Request, Result
 from relaymesh.kernel.deliveries import Deliveries, nothing_from
+from relaymesh.kernel.request import Request, Result
 
 if TYPE_CHECKING:
     from relaymesh.client.http import HttpSession

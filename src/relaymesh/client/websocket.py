@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -25,16 +25,20 @@ from relaymesh.kernel.commands import (
     Redrive,
     RegisterAgent,
     Release,
-    Request,
-    Result,
     Send,
     Unexpect,
 )
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.pending import Pending
-from relaymesh.kernel.query import DeadLetters, Peek
+from relaymesh.kernel.query import DeadLetters, ListSchedules, ListWorkflows, Peek
+from relaymesh.kernel.request import Request, Result
+from relaymesh.kernel.schedules.schedule import ScheduleView
 from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.tasks.commands import Abandon, Fail, Finish
+from relaymesh.kernel.tasks.status import Status
+from relaymesh.kernel.tasks.stored import WorkflowView
+from relaymesh.kernel.tasks.views import TaskView
 from relaymesh.wire import frames
 from relaymesh.wire.calls import FORMS
 from relaymesh.wire.frames import (
@@ -46,6 +50,7 @@ from relaymesh.wire.frames import (
     Welcome,
     encode,
 )
+from relaymesh.wire.tasks import FindTasks, GrowStep
 
 Value = TypeVar("Value")
 
@@ -118,7 +123,8 @@ class WebSocketSession(RemoteSession):
 
     async def _register(self, command: RegisterAgent, **_: Any) -> None:
         metadata = msgspec.json.decode(command.metadata, type=dict[str, Any])
-        given = frames.Register(command.agent, command.role or None, list(command.capabilities), metadata)
+        role, words = command.role or None, list(command.capabilities)
+        given = frames.Register(command.agent, role, words, metadata, settles=command.settles)
         await self._call("register", given)
         self._link.agents.add(command.agent)
 
@@ -126,10 +132,10 @@ class WebSocketSession(RemoteSession):
 
     async def _send(self, command: Send, *, timeout: float | None, **_: Any) -> list[Receipt]:
         groups = command.groups
-        _check_count(sum([len(group) for _, group in groups]))
+        envelopes = [envelope for _, group in groups for envelope in group]
+        _check_count(len(envelopes))
         frame = frames.Send(self._link.next_ref(), groups, _ms(timeout))  # type: ignore[arg-type]
         answer, repeated = await self._link.ask_again(frame)
-        envelopes = [envelope for _, group in groups for envelope in group]
         return receipts_from(envelopes, answer.receipts, first=command.minted and repeated)
 
     async def _publish(self, command: Publish, *, timeout: float | None, **_: Any) -> list[Receipt]:
@@ -141,13 +147,13 @@ class WebSocketSession(RemoteSession):
 
     # -- receiving
 
-    async def receive(
+    def receive(
         self, mailbox: str, max: int, timeout: float | None, correlation_id: str | None = None
-    ) -> Deliveries:
-        return await self._receive(mailbox, max, timeout, correlation_id)
+    ) -> Coroutine[Any, Any, Deliveries]:
+        return self._receive(mailbox, max, timeout, correlation_id)
 
-    async def pull(self, mailbox: str, max: int) -> Deliveries:
-        return await self._receive(mailbox, max, None, patient=True)
+    def pull(self, mailbox: str, max: int) -> Coroutine[Any, Any, Deliveries]:
+        return self._receive(mailbox, max, None, patient=True)
 
     async def _receive(
         self,
@@ -160,10 +166,8 @@ class WebSocketSession(RemoteSession):
     ) -> Deliveries:
         wait_ms = None if timeout is None else _ms(timeout) or 0
         frame = frames.Receive(self._link.next_ref(), mailbox, max, wait_ms, correlation_id)
-        return self._arrived(await self._link.ask(frame, patient=patient))
-
-    def _arrived(self, frame: frames.Deliveries) -> Deliveries:
-        got = frames.handed(frame)
+        answer, _ = await self._link.ask_again(frame, patient=patient)
+        got = frames.handed(answer)
         self._held.arrived(got)
         return got
 
@@ -212,7 +216,9 @@ class WebSocketSession(RemoteSession):
         else:
             frame.acks = given
         answer, repeated = await self._link.ask_again(frame)
-        stale = await self._really_stale(answer.stale, repeated)
+        stale: list[int] = answer.stale
+        if stale and repeated:
+            stale = await self._really_stale(stale)
         self._held.drop(given)
         return stale
 
@@ -234,7 +240,7 @@ class WebSocketSession(RemoteSession):
         try:
             answer, repeated = await self._link.ask_again(frames.Reply(self._link.next_ref(), token, given))
         except LeaseLost:
-            if await self._really_stale([token], repeated=True):
+            if await self._really_stale([token]):
                 self._held.drop([token])
                 raise
             # The first answer was lost: sends and settle are one step, so the ids of the sends are known.
@@ -242,6 +248,32 @@ class WebSocketSession(RemoteSession):
             repeated = True
         self._held.drop([token])
         return receipts_from(envelopes, answer.receipts, first=repeated)
+
+    async def _end_step(self, command: Finish | Fail | GrowStep, **_: Any) -> Status:
+        form = FORMS[command.__class__]
+        arguments = msgspec.Raw(encode(form.arguments(command)))
+        request = self._link.request(frames.Call(self._link.next_ref(), form.name, arguments))
+        try:
+            answer, _repeated = await self._link.ask_again(request.frame, request=request)
+            status: Status = msgspec.msgpack.decode(answer.value, type=form.answer)
+        except LeaseLost:
+            if request.sends < 2 or await self._really_stale([command.token]):
+                self._held.drop([command.token])
+                raise
+            status = "RUNNING"  # the first answer was lost, and what it said of the task with it
+        self._held.drop([command.token])
+        return status
+
+    async def _abandon(self, command: Abandon, **_: Any) -> list[int]:
+        stale: list[int] = []
+        for some in _batched(command.tokens):
+            stale += await self._call("abandon", frames.Abandon(some, command.reason), list[int])
+        self._held.drop(command.tokens)
+        return stale
+
+    async def note_run(self, agent: str, event: Literal["run", "kill"], detail: str) -> None:
+        """Have an attempt of an agent audited: it was started, or ended from outside."""
+        await self._call("note_run", frames.NoteRun(agent, event, detail))
 
     async def _extend_all(self, extends: Sequence[tuple[int, int]]) -> list[int | None]:
         before = self._held.deadlines(extends)
@@ -285,6 +317,37 @@ class WebSocketSession(RemoteSession):
             rows += some
         return rows
 
+    async def _tasks(self, request: FindTasks, **_: Any) -> list[TaskView]:
+        found: list[TaskView] = []
+        before, more = request.before, True
+        while more:
+            left = request.limit - len(found)
+            asked = frames.FindTasks(request.namespace, request.status, request.workflow, left, before)
+            some, more = await self._page("find_tasks", asked, TaskView)
+            found += some
+            before = found[-1].sequence if found else before
+        return found
+
+    async def _workflows(self, query: ListWorkflows, **_: Any) -> list[WorkflowView]:
+        found: list[WorkflowView] = []
+        before, more = query.before, True
+        while more:
+            asked = frames.FindWorkflows(query.namespace, query.name, query.limit - len(found), before)
+            some, more = await self._page("find_workflows", asked, WorkflowView)
+            found += some
+            before = found[-1].sequence if found else before
+        return found
+
+    async def _schedules(self, query: ListSchedules, **_: Any) -> list[ScheduleView]:
+        found: list[ScheduleView] = []
+        after, more = query.after, True
+        while more:
+            asked = frames.FindSchedules(query.namespace, query.limit - len(found), after)
+            some, more = await self._page("find_schedules", asked, ScheduleView)
+            found += some
+            after = f"{found[-1].schedule.namespace}/{found[-1].schedule.name}" if found else after
+        return found
+
     async def close(self, *, force: bool = False) -> None:
         """Say goodbye: held deliveries go back, no attempt is counted. `force` just disconnects, as a crash
         would.
@@ -309,6 +372,13 @@ _CARRIERS: dict[type[Request[Any]], Callable[..., Coroutine[Any, Any, Any]]] = {
     Redrive: WebSocketSession._redrive,
     PurgeDeadLetters: WebSocketSession._purge,
     Peek: WebSocketSession._peek,
+    Finish: WebSocketSession._end_step,
+    GrowStep: WebSocketSession._end_step,
+    Fail: WebSocketSession._end_step,
+    Abandon: WebSocketSession._abandon,
+    FindTasks: WebSocketSession._tasks,
+    ListWorkflows: WebSocketSession._workflows,
+    ListSchedules: WebSocketSession._schedules,
 }
 """Requests that take more than one call; the others are in `relaymesh.wire.calls`."""
 

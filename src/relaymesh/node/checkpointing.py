@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from relaymesh.errors import MeshError
 from relaymesh.journal import Disk, archive_behind, write_checkpoint
@@ -18,6 +19,8 @@ from relaymesh.wire.snapshot import encode_piece
 __all__ = ["Checkpointing"]
 
 log = logging.getLogger("relaymesh.node")
+
+T = TypeVar("T")
 
 SEGMENTS_MAX = 64
 """So many segments at a start, each begun by a start of its own, are worth a checkpoint."""
@@ -102,6 +105,11 @@ class Checkpointing:
         if self._disk is not None:
             with self._one:
                 drop_old_segments(self._disk, self._settings, self._core.time.wall_ns())
+
+    def alone(self, work: Callable[[], T]) -> T:
+        """Do something while no checkpoint is written and no segment dropped."""
+        with self._one:
+            return work()
 
     def join(self, seconds: float) -> None:
         """Wait for a checkpoint under way: it is of use to the next start."""

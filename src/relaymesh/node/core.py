@@ -25,30 +25,33 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import msgspec
 
 from relaymesh.errors import Closed, JournalPoisoned, MeshError
-from relaymesh.kernel.commands import Command, Forgo, Receive, Result
+from relaymesh.kernel.commands import Forgo, Receive
 from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.kernel import Kernel
-from relaymesh.kernel.records import Acked, AnyRecord, Dropped, Granted
+from relaymesh.kernel.query import TaskRevision
+from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.request import Command, Result
 from relaymesh.kernel.snapshot import Snapshot
 from relaymesh.kernel.step import Delivered, Step
 from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.clock import Latch, MeshTime
-from relaymesh.node.release import Marks, all_needs, delivery_needs, look_needs, may_leave
+from relaymesh.node.light import LIGHT_BYTES_MAX, are_light
+from relaymesh.node.release import (
+    Marks,
+    Ticket,
+    all_needs,
+    delivery_needs,
+    look_needs,
+    may_leave,
+    result_needs,
+)
 from relaymesh.node.sent import log_sent
 from relaymesh.node.step_log import log_step
+from relaymesh.node.watchers import Watchers, is_news
 from relaymesh.store.projection import Projection
 from relaymesh.wire.records import payload_of
 
 Seen = TypeVar("Seen")
-LIGHT = frozenset({Granted, Acked, Dropped})
-LIGHT_RECORDS_MAX = 50
-LIGHT_EVENTS_MAX = 2_000
-LIGHT_BYTES_MAX = 65_536
-"""The largest frame that an event loop may write itself. A record has up to half a kilobyte of names, an
-event 9 bytes.
-"""
-
-
 STOP_BROKEN_S = 5.0
 """How long a broken kernel waits for a running sync before it ends without a sync of its own."""
 
@@ -74,15 +77,6 @@ class JournalPort(Protocol):
 
     @property
     def bytes_written(self) -> int: ...
-
-
-class Ticket(Protocol):
-    """A caller that waits for the marks to pass what it needs."""
-
-    needs: Marks
-
-    def release(self, error: MeshError | None) -> None:
-        """Called when the marks have passed, or when they never will."""
 
 
 class Receiver(msgspec.Struct, eq=False):
@@ -127,8 +121,10 @@ class Core:
         self.on_timer: Callable[[], None] = _nothing
         """Called when the timer must fire earlier than `timer_at`."""
         self.timer_at = 0
-        self.on_due: Callable[[int], None] = _nothing_due
+        self.on_due: Callable[[int], None] = _nothing_now
         """Called without the lock before a step at or after `timer_at`: it may let leases expire."""
+        self.on_ready: Callable[[Step], None] = _nothing_now
+        """Called without the lock after a step that made steps of tasks ready: it sends them."""
         self.idle_sync_asked = False
         """Something was written whose sync no caller waits for; `on_timer` was called for it."""
         self._lock = threading.Lock()
@@ -142,43 +138,54 @@ class Core:
         self._projections: list[Projection] = []
         self._unprojected: deque[tuple[int, list[Projection], int]] = deque()
         self._project = project
+        if project is not None:
+            kernel.state.board.collect()
+        else:
+            kernel.state.board.moved = None
         self._tickets: list[Ticket] = []
         self._receivers: dict[Waiter, Receiver] = {}
         """By waiter, those that were not served yet."""
         self._room_latches: list[Callable[[], None]] = []
+        self._watchers = Watchers()
 
     # -- deciding -----------------------------------------------------------------------------
 
-    def submit(self, command: Command[Any]) -> Step:
-        """Decide a command. Its records are not durable yet: `commit` the step, or wait with a ticket."""
+    def submit(self, command: Command[Any], *, send_ready: bool = True) -> Step:  # noqa: C901 - hot: one call
+        """Decide a command. The records are not durable yet: `commit` the step, or wait with a ticket.
+
+        `send_ready`: send the steps of tasks that it made ready; else that is left to the caller.
+        """
         if self.failure is not None:
             self._refuse()
         now = self.time.now()
         if now >= self.timer_at:
             self.on_due(now)
+        kernel = self.kernel
         try:
             with self._lock:
                 if self.failure is not None:  # it arrived while this thread waited
                     self._refuse()
-                step = self.kernel.step(command, now)
+                step = kernel.step(command, now)
                 if step.records:
                     self._collect(step)
                 if step.delivered is not None:
                     self._tickets.extend([self._addressed(delivered) for delivered in step.delivered])
-                if step.freed and self._room_latches:
-                    self._tell_of_room()
-                next_at = self.kernel.next_event_at
+                if step.changed is not None or (step.freed and self._room_latches):
+                    self._tell(step)
+                next_at = kernel.next_event_at
                 if next_at < self.timer_at:
                     self.timer_at = next_at  # so that `on_due` comes first, even if housekeeping still sleeps
                     self.on_timer()
         except BaseException:
-            if self.kernel.broken:
+            if kernel.broken:
                 self._stop_broken()
             raise
         if step.ended is not None or step.arrived is not None or step.moved is not None:
             log_step(step)
         if step.sent is not None:
             log_sent(step.sent)
+        if send_ready and (step.ready is not None or step.owes):
+            self.on_ready(step)
         return step
 
     def receive(self, mailbox: str, receiver: Receiver, *, wait: bool = True) -> Step:
@@ -207,10 +214,30 @@ class Core:
         receiver.needs = delivery_needs(delivered, waits_for_sync=self.waits_for_sync)
         return receiver
 
-    def _tell_of_room(self) -> None:
-        latches, self._room_latches = self._room_latches, []
-        for open_latch in latches:
-            open_latch()
+    def _tell(self, step: Step) -> None:
+        """Wake the senders that wait for room, and the callers that watch tasks: these once the change may be
+        told, so that they need not wait twice.
+        """
+        if step.freed:
+            latches, self._room_latches = self._room_latches, []
+            for open_latch in latches:
+                open_latch()
+        watching: list[Ticket] = []
+        for task in step.changed or ():
+            if task in self._watchers:
+                watching += self._watchers.take(task, self.kernel.look(TaskRevision(task)))
+        if watching:
+            self._release_after(step, watching)
+
+    def _release_after(self, step: Step, tickets: list[Ticket]) -> None:
+        """Release them with the result of the step: its caller moves the marks."""
+        needs = result_needs(step, waits_for_sync=self.waits_for_sync)
+        if self.passed(needs):
+            self.on_release([(ticket, None) for ticket in tickets])
+            return
+        for ticket in tickets:
+            ticket.needs = needs
+        self._tickets += tickets
 
     def _stop_broken(self) -> None:
         """The kernel raised in the middle of a step. Write what was decided before, then fail every call.
@@ -234,12 +261,27 @@ class Core:
         self.through = self.kernel.state.sequence
         if self._project is not None:
             base = step.base
+            projections = self._projections
             if len(step.records) == 1:
-                self._projections.append(Projection(base, step.records[0], step.details[0]))
-                return
-            for record, detail in zip(step.records, step.details, strict=True):
-                self._projections.append(Projection(base, record, detail))
-                base += record.count
+                projections.append(Projection(base, step.records[0], step.details[0]))
+            else:
+                for record, detail in zip(step.records, step.details, strict=True):
+                    projections.append(Projection(base, record, detail))
+                    base += record.count
+
+    def when_task_moves(self, task: str, seen: int, ticket: Ticket) -> bool:
+        """Release the ticket once the task ends or its revision is not `seen`. False: that is so now."""
+        with self._lock:
+            if self.failure is not None:
+                self._refuse()
+            waits = not is_news(self.kernel.look(TaskRevision(task)), seen)
+            if waits:
+                self._watchers.add(task, seen, ticket)
+            return waits
+
+    def watch_no_longer(self, task: str, ticket: Ticket) -> None:
+        with self._lock:
+            self._watchers.remove(task, ticket)
 
     def when_room(self, open_latch: Callable[[], None]) -> None:
         """Call back once, when a mailbox has got room."""
@@ -327,7 +369,7 @@ class Core:
             if self.failure is not None:
                 self._refuse()
             with self._lock:
-                if not _are_light(self._records) or self.journal.at_hand < LIGHT_BYTES_MAX:
+                if not are_light(self._records) or self.journal.at_hand < LIGHT_BYTES_MAX:
                     return False
                 taken = self._take()
             self._write_frame(*taken)
@@ -353,10 +395,17 @@ class Core:
         self._write_frame(*taken)
 
     def _take(self) -> tuple[list[bytes], list[Projection], int]:
-        """Take what waits to be written. Returns it with the sequence behind it."""
+        """Take what waits to be written. Returns it with the sequence behind it.
+
+        Rows of tasks and steps are made here: one that several decisions of a frame changed is made once.
+        """
         encoded, self._encoded = self._encoded, []
         self._records = []
         projections, self._projections = self._projections, []
+        board = self.kernel.state.board
+        if board.moved and projections:
+            tasks, steps = board.take_rows()
+            projections[-1] = projections[-1]._replace(tasks=tasks, steps=steps)
         return encoded, projections, self.through
 
     def _write_frame(self, encoded: list[bytes], projections: list[Projection], through: int) -> None:
@@ -471,24 +520,13 @@ class Core:
                 self.failure = failure
             tickets, self._tickets = self._tickets, []
             latches, self._room_latches = self._room_latches, []
+            tickets += self._watchers.take_all()
             tickets += self._receivers.values()
             self._receivers.clear()
         for open_latch in latches:
             open_latch()
         if tickets:
             self.on_release([(ticket, failure) for ticket in tickets])
-
-
-def _are_light(records: list[AnyRecord]) -> bool:
-    """Whether the records hold only numbers and names, and are few."""
-    if len(records) > LIGHT_RECORDS_MAX:
-        return False
-    events = 0
-    for record in records:
-        if record.__class__ not in LIGHT:
-            return False
-        events += record.count
-    return events <= LIGHT_EVENTS_MAX
 
 
 def _release_here(released: list[tuple[Ticket, MeshError | None]]) -> None:
@@ -516,7 +554,7 @@ def _nothing() -> None:
     pass
 
 
-def _nothing_due(now: int) -> None:
+def _nothing_now(_: object) -> None:
     pass
 
 

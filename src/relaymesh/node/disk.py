@@ -180,6 +180,9 @@ class RealDisk:
         except FileNotFoundError:
             return []
 
+    def modified_ns(self, name: str) -> int:
+        return os.stat(self._path(name)).st_mtime_ns
+
     def rename(self, old: str, new: str) -> None:
         os.replace(self._path(old), self._path(new))
 

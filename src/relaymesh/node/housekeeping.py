@@ -1,18 +1,25 @@
-"""Housekeeping of a node: time passes without calls, idle syncs, old ids, checkpoints, the daily work."""
+"""Housekeeping of a node: time passes without calls, schedules, idle syncs, old ids, checkpoints, and the
+daily work.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 
 from relaymesh.errors import MeshError
 from relaymesh.journal.bell import Bell
 from relaymesh.kernel.commands import Tick
+from relaymesh.kernel.kernel import Kernel
+from relaymesh.node.advancing import Advancing
 from relaymesh.node.checkpointing import Checkpointing
 from relaymesh.node.clock import SuspendGuard
 from relaymesh.node.core import Core
 from relaymesh.node.daily import Daily
+from relaymesh.node.schedules import Schedules
 from relaymesh.node.settings import MeshSettings
+from relaymesh.node.tuning import Tuning
 from relaymesh.store import SqliteStore
 
 __all__ = ["Housekeeping"]
@@ -21,7 +28,6 @@ log = logging.getLogger("relaymesh.node")
 alert = logging.getLogger("relaymesh.alert")
 
 HOUSEKEEPING_S = 1.0
-RECLAIM_PAUSE_MS = 5_000
 
 
 class Housekeeping:
@@ -37,6 +43,9 @@ class Housekeeping:
         guard: SuspendGuard,
         checkpointing: Checkpointing,
         daily: Daily,
+        advancing: Advancing,
+        schedules: Schedules,
+        tuning: Tuning,
         *,
         background: bool,
     ) -> None:
@@ -47,6 +56,9 @@ class Housekeeping:
         self._guarding = threading.Lock()
         self._checkpointing = checkpointing
         self._daily = daily
+        self._advancing = advancing
+        self._schedules = schedules
+        self._tuning = tuning
         self._background = background
         self._last_sync_ms = core.time.now()
         self._wake = Bell()
@@ -76,22 +88,26 @@ class Housekeeping:
         core = self._core
         now = core.time.now()
         self._watch_clock(now)
+        self._tuning.poll(now)
         if core.kernel.next_event_at <= now:
             core.execute(Tick())
+            self._schedules.tend(now)
+        advance_at = self._advancing.tend(now)
         core.idle_sync_asked = False
         if core.unsynced and now - self._last_sync_ms >= self._sync_every_ms():
             self._last_sync_ms = now
             core.sync()
         elif core.unsynced:
             core.idle_sync_asked = True  # no call need wake this thread for it: it comes back in time
-        if self._store is not None:
-            applied = self._store.applied
-            core.read(lambda kernel: kernel.state.admitted.forget(applied, now))
+        core.read(partial(_forget, None if self._store is None else self._store.applied, now))
         self._checkpointing.begin_if_due()
         self._daily_if_due(now)
         next_at = core.arm_timer()
         next_sync_at = self._last_sync_ms + self._sync_every_ms() if core.unsynced else next_at
-        return max(0.0, min(next_at - now, next_sync_at - now, HOUSEKEEPING_S * 1000) / 1000)
+        advance_at = next_at if advance_at is None else advance_at
+        rest_ms = min(HOUSEKEEPING_S * 1000, self._tuning.values.reclaim_scan_interval_ms)
+        soonest = min(next_at, next_sync_at, advance_at, now + rest_ms)
+        return max(0.0, (soonest - now) / 1000)
 
     def _sync_every_ms(self) -> int:
         settings = self._settings
@@ -103,10 +119,11 @@ class Housekeeping:
         """After a suspend, holders that slept too get one round to speak up before their leases end."""
         with self._guarding:
             event = self._guard.look()
+            pause_ms = self._tuning.values.reclaim_scan_interval_ms
             if event is not None:
-                self._core.read(lambda kernel: kernel.pause_reclaim(now + RECLAIM_PAUSE_MS))
+                self._core.read(lambda kernel: kernel.pause_reclaim(now + pause_ms))
         if event is not None:
-            alert.warning("%s: no lease is reclaimed for %d ms", event, RECLAIM_PAUSE_MS)
+            alert.warning("%s: no lease is reclaimed for %d ms", event, pause_ms)
 
     def _daily_if_due(self, now: int) -> None:
         running = self._at_daily is not None and self._at_daily.is_alive()
@@ -133,3 +150,10 @@ class Housekeeping:
     def join(self, seconds: float) -> None:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(seconds)
+
+
+def _forget(applied: int | None, now: int, kernel: Kernel) -> None:
+    """Ids and ended tasks that the store has, up to the sequence `applied`. None: there is no store."""
+    if applied is not None:
+        kernel.state.admitted.forget(applied, now)
+    kernel.state.board.forget(applied, now)

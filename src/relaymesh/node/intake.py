@@ -10,7 +10,7 @@ import apsw
 from relaymesh.errors import Closed, DiskFloor, PayloadTooLarge, StoreLagging
 from relaymesh.kernel.commands import Publish
 from relaymesh.kernel.dedup import Seen, topic_target
-from relaymesh.kernel.envelope import Envelope, size_of
+from relaymesh.kernel.envelope import Envelope
 from relaymesh.node.core import Core
 from relaymesh.node.originals import Sending
 from relaymesh.node.projector import InlineProjector, Projector
@@ -46,16 +46,16 @@ class Intake:
 
         Notes in it what the store knows of its ids. Does nothing that a second call does not do again.
         """
+        self.require_capacity(command.size)
         if isinstance(command, Publish):
-            self._require_capacity(size_of(command.envelopes))
             if not command.minted:
                 command.known = self._look_up([(topic_target(command.topic), command.envelopes)])
             return
-        self._require_capacity(command.size)
         if not command.minted:
             command.known = self._look_up(command.groups)
 
-    def _require_capacity(self, size: int) -> None:
+    def require_capacity(self, size: int) -> None:
+        """Refuse what the disk, the store or one frame cannot take: so many bytes."""
         if size > self._settings.batch_bytes_max:
             raise PayloadTooLarge(
                 f"one batch holds {size} bytes; the limit is {self._settings.batch_bytes_max}",

@@ -18,6 +18,7 @@ from relaymesh.journal import Disk, File, MirroredDisk
 from relaymesh.journal.layout import DEAD_LETTERS
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.wire.letter import letter_body
+from relaymesh.wire.payload import Get, no_payloads, shown_whole
 
 __all__ = ["LetterArchive"]
 
@@ -27,7 +28,9 @@ BLOCK_BYTES = 65_536
 class LetterArchive:
     """Appends to the files of one data directory; None for a mesh in memory. One thread at a time."""
 
-    def __init__(self, disk: Disk | None) -> None:
+    def __init__(self, disk: Disk | None, get: Get = no_payloads) -> None:
+        """`get`: reads payload files; the archive holds the content itself."""
+        self._get = get
         self._disk = disk.primary if isinstance(disk, MirroredDisk) else disk
 
     def append(self, letters: Sequence[DeadLetter], wall_ms: int) -> str | None:
@@ -35,7 +38,7 @@ class LetterArchive:
         if self._disk is None:
             return None
         name = f"{DEAD_LETTERS}/{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y-%m}.jsonl"
-        data = b"".join([msgspec.json.encode(letter_body(letter)) + b"\n" for letter in letters])
+        data = b"".join([self._line(letter) for letter in letters])
         new = not self._disk.exists(name)
         if new:
             self._disk.make_folder(DEAD_LETTERS)
@@ -49,6 +52,10 @@ class LetterArchive:
         # Even if the folder existed: the crash may have come just before its sync.
         self._disk.sync_folder(DEAD_LETTERS)
         return name
+
+    def _line(self, letter: DeadLetter) -> bytes:
+        shown = msgspec.structs.replace(letter, envelope=shown_whole(letter.envelope, self._get))
+        return msgspec.json.encode(letter_body(shown)) + b"\n"
 
 
 def _end_of_lines(file: File) -> int:

@@ -5,23 +5,46 @@ The same few calls exist for a remote node; the SDK is written against them alon
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from relaymesh.errors import MailboxFull, MeshError, Refused
+from relaymesh.errors import JournalDamaged, MailboxFull, MeshError, NotFound, Refused
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
-from relaymesh.kernel.commands import Command, Release, Request, Result
+from relaymesh.kernel.commands import Nack, Release
 from relaymesh.kernel.deliveries import Deliveries, nothing_from
-from relaymesh.kernel.query import Query
+from relaymesh.kernel.query import Query, ShowWorkflow
+from relaymesh.kernel.request import Command, Request, Result
 from relaymesh.kernel.step import Receipt
+from relaymesh.kernel.tasks.views import TaskShown
 from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.clock import Latch
-from relaymesh.node.core import Receiver
+from relaymesh.node.core import Core, Receiver
+from relaymesh.node.filling import DAMAGED, Filled, fill, fill_deliveries, has_files
 from relaymesh.node.node import Node
 from relaymesh.node.originals import SENDING, Sending
-from relaymesh.node.release import all_needs
+from relaymesh.node.payloads import FILING
+from relaymesh.node.release import Marks, all_needs
+from relaymesh.node.workflows import (
+    whole_document,
+)
+from relaymesh.wire.schedules import OfSchedules, PutSchedule
+from relaymesh.wire.tasks import (
+    FindTask,
+    FindTasks,
+    FindWorkflow,
+    GrowStep,
+    OfTasks,
+    PutWorkflow,
+    RerunTask,
+    SubmitTask,
+    TellTask,
+    WatchTask,
+)
+
+alert = logging.getLogger("relaymesh.alert")
 
 Arrival = Callable[[Deliveries, MeshError | None], None]
 ROOM_POLL_S = 1.0
@@ -33,13 +56,52 @@ class Pull(Receiver, eq=False, kw_only=True):
     mailbox: str = ""
     arrived: Any = None
     core: Any = None
+    payloads: Any = None
 
     def release(self, error: MeshError | None) -> None:
-        self.arrived(self.deliveries or nothing_from(self.mailbox), error)
+        given = self.deliveries or nothing_from(self.mailbox)
+        if self.payloads.used and has_files(given):
+            given, beyond, damaged = fill_deliveries(given, self.payloads)
+            give_up(self.core, beyond, damaged)
+            if damaged and not given and error is None:
+                self.core.receive(self.mailbox, self)  # it goes on with other messages
+                return
+        self.arrived(given, error)
 
     def forgo(self) -> None:
         """Stop waiting. Deliveries that are already on their way are still handed over."""
         self.core.forgo(self.mailbox, self)
+
+
+class Watch:
+    """A caller that waits for news of a task."""
+
+    __slots__ = ("latch", "needs")
+
+    def __init__(self) -> None:
+        self.latch = Latch()
+        self.needs: Marks = (0, 0)
+
+    def release(self, error: MeshError | None) -> None:  # noqa: ARG002 - the look that follows raises it
+        self.latch.open()
+
+
+def give_up(
+    core: Core, beyond: Sequence[int], damaged: Sequence[tuple[int, JournalDamaged]], settled: bool = False
+) -> None:
+    """Give deliveries back that are too many, and fail those whose content cannot be read: they are tried
+    again, and are dead letters in the end. Does not wait.
+    """
+    for token, error in damaged:
+        alert.error("delivery %d cannot be made: %s", token, error.message)
+    try:
+        if beyond:
+            core.submit(Release(beyond))
+        for token, error in () if settled else damaged:
+            core.submit(Nack(token, DAMAGED, error.message))
+    except MeshError:
+        return  # the leases end by themselves
+    core.ask_idle_sync()
 
 
 class InProcess:
@@ -51,9 +113,13 @@ class InProcess:
         self.node = node
         self.holder = f"process-{os.getpid()}"
         self._core = node.core
-        self.payload_bytes_max = node.settings.payload_bytes_max
+        self._payloads = node.payloads
         self.now = node.time.now
         """Mesh time, in milliseconds."""
+
+    @property
+    def payload_bytes_max(self) -> int:
+        return self.node.tuning.values.payload_max_bytes
 
     @property
     def path(self) -> Path | None:
@@ -72,6 +138,15 @@ class InProcess:
 
     def new_ids(self, count: int) -> list[str]:
         return self.node.new_ids(count)
+
+    def _left(self, given: Deliveries, filled: Filled) -> Deliveries:
+        """What a receive returns of the deliveries it was given, with their content. Does not wait."""
+        deliveries, beyond, damaged = filled
+        if beyond or damaged:
+            give_up(self._core, beyond, damaged, given.settled)
+        if damaged and not deliveries:
+            raise damaged[0][1]
+        return deliveries
 
     def holds(self, token: int) -> bool:
         """Whether the lease is still held."""
@@ -93,23 +168,85 @@ class LocalSession(InProcess):
         if isinstance(request, SENDING):
             result = self._send(request, timeout)  # type: ignore[assignment]  # what these result in
         elif isinstance(request, Command):
-            result = self._core.execute(request, durable=durable)
+            result = self._decide(request, durable)
         elif isinstance(request, Query):
             result = self._look(request)
+        elif isinstance(request, OfTasks):
+            result = self._of_tasks(request)
+        elif isinstance(request, OfSchedules):
+            result = self._of_schedules(request)
         else:
             result = self.node.answer(request)
         return result
 
+    def _decide(self, command: Command[Result], durable: bool) -> Result:
+        payloads = self._payloads
+        try:
+            if not (isinstance(command, FILING) and payloads.is_large(command)):
+                return self._core.execute(command, durable=durable)
+            with payloads.filed(command):
+                result: Any = self._core.execute(command, durable=durable)
+            return result  # type: ignore[no-any-return]
+        except NotFound as error:
+            raise self.node.tasks.refusal(command, error) from None
+
     def _look(self, query: Query[Result]) -> Result:
         if not query.durable:
-            return self._core.read(lambda kernel: kernel.look(query))
+            return self._whole(self._core.read(lambda kernel: kernel.look(query)))
         answer, needs = self._core.observe(lambda kernel: kernel.look(query))
         self._core.reach(needs)
+        return self._whole(answer)
+
+    def _whole(self, answer: Result) -> Result:
+        """The answer with its content."""
+        payloads = self._payloads
+        if payloads.used and has_files(answer):
+            whole: Result = fill(answer, payloads)
+            return whole
         return answer
+
+    def _of_tasks(self, request: OfTasks) -> Any:
+        match request:
+            case SubmitTask():
+                return self.node.tasks.submit(self.node.workflows.command(request))
+            case RerunTask():
+                return self.node.tasks.submit(self.node.rerun.command(request))
+            case GrowStep():
+                return self._core.execute(self.node.growing.command(request))
+            case FindTask():
+                return self._whole(self.node.tasks.show(request.task))
+            case FindTasks():
+                return self.node.tasks.found(request, self._look(self.node.tasks.query(request.namespace)))
+            case WatchTask():
+                return self._watch(request)
+            case PutWorkflow():
+                return self.node.tasks.put(self.node.workflows.put_command(request))
+            case FindWorkflow():
+                found = self._look(ShowWorkflow(request.namespace, request.name, request.version))
+                return None if found is None else whole_document(found)
+            case TellTask():
+                return self.node.tasks.story(request.task)
+
+    def _of_schedules(self, request: OfSchedules) -> Any:
+        schedules = self.node.schedules
+        if isinstance(request, PutSchedule):
+            return self._core.commit(schedules.decide_put(schedules.put_command(request)))
+        return self._core.execute(schedules.pause_command(request))
+
+    def _watch(self, request: WatchTask) -> TaskShown | None:
+        """Wait until there is news of the task or the time is over, then look."""
+        watch = Watch()
+        waits = request.wait_s > 0 and self._core.when_task_moves(request.task, request.seen, watch)
+        if waits and not self.node.clock.wait(watch.latch, request.wait_s):
+            self._core.watch_no_longer(request.task, watch)
+        return self._whole(self.node.tasks.show(request.task))
 
     def _send(self, command: Sending, timeout: float | None) -> list[Receipt]:
         """Try a full mailbox again whenever a mailbox gets room, until the time is over."""
         try:
+            if command.size > self._payloads.inline_max:
+                with self._payloads.filed(command):
+                    return self._wait_for_room(command, timeout or 0)
             return self._admit(command) if not timeout else self._wait_for_room(command, timeout)
         except Refused as error:
             self.node.refusals.note(error)
@@ -182,12 +319,20 @@ class LocalSession(InProcess):
         if receiver.error is not None:
             raise type(receiver.error)(receiver.error.message, hint=receiver.error.hint)
         assert receiver.deliveries is not None
-        return receiver.deliveries
+        return self._filled(receiver.deliveries)
+
+    def _filled(self, given: Deliveries) -> Deliveries:
+        """The deliveries with their content; raises `JournalDamaged` if none can be read."""
+        payloads = self._payloads
+        if not (payloads.used and has_files(given)):
+            return given
+        return self._left(given, fill_deliveries(given, payloads))
 
     def pull(self, mailbox: str, max: int, arrived: Arrival) -> Pull:
         """Receive without waiting: the thread that commits the grant calls `arrived`."""
         core = self._core
-        pull = Pull(Waiter(self.holder, max), mailbox=mailbox, arrived=arrived, core=core)
+        payloads = self._payloads
+        pull = Pull(Waiter(self.holder, max), mailbox=mailbox, arrived=arrived, core=core, payloads=payloads)
         core.commit(core.receive(mailbox, pull))
         return pull
 

@@ -7,32 +7,54 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from pathlib import Path
 from typing import cast
 
-from relaymesh.errors import Closed, StoreLagging
+from relaymesh.errors import Closed, InvalidSettings, StoreLagging
 from relaymesh.journal import Disk, Mirror
-from relaymesh.kernel.commands import Request, Result, Start, Stop
+from relaymesh.journal.layout import take_lock
+from relaymesh.kernel.commands import Start, Stop
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.looks import delayed_count
+from relaymesh.kernel.query import ShowWorkflow
+from relaymesh.kernel.request import Request, Result
+from relaymesh.kernel.tasks.stored import WorkflowView
+from relaymesh.node.advancing import Advancing
 from relaymesh.node.checkpointing import Checkpointing
 from relaymesh.node.clock import Clock, MeshTime, SuspendGuard, SystemClock
 from relaymesh.node.core import Core, JournalPort, NullJournal
 from relaymesh.node.daily import Daily
+from relaymesh.node.disk import RealDisk
+from relaymesh.node.growing import Growing
 from relaymesh.node.housekeeping import Housekeeping
 from relaymesh.node.intake import Intake
 from relaymesh.node.letter_archive import LetterArchive
+from relaymesh.node.letter_reports import LetterReports, find_report
+from relaymesh.node.old_letters import OldLetters
 from relaymesh.node.opening import STORE_FILE, Opened, first_state, open_directory
 from relaymesh.node.originals import Originals
 from relaymesh.node.own import own_directory
+from relaymesh.node.payloads import Payloads
 from relaymesh.node.projector import InlineProjector, Projector
+from relaymesh.node.purging import Purging
+from relaymesh.node.rerun import Rerun
 from relaymesh.node.rng import Rng, system_rng
+from relaymesh.node.schedules import Schedules
 from relaymesh.node.sent import Refusals
 from relaymesh.node.settings import MeshSettings
 from relaymesh.node.stats import stats_of
+from relaymesh.node.tasks import Tasks
+from relaymesh.node.tuning import OF_SETTINGS, Given, Tuning, with_code
+from relaymesh.node.workflows import Workflows
 from relaymesh.wire.housekeeping import Checkpoint, Stats
 from relaymesh.wire.ids import IdMint
+from relaymesh.wire.letter_report import FindReport
+from relaymesh.wire.parameters import Parameters
 from relaymesh.wire.records import ENCODERS
+from relaymesh.wire.retention import PreviewPurge, Purge
+
+DAY_MS = 86_400_000
 
 log = logging.getLogger("relaymesh.node")
 
@@ -50,55 +72,54 @@ class Node:
         disk: Disk | None = None,
         mirror: Mirror | None = None,
         background: bool = True,
+        given: Given | None = None,
     ) -> None:
         """`background=False`: no threads; the caller lets time pass with `tend`. `mirror` belongs to a given
-        `disk`.
+        `disk`. `given`: what goes before the settings file.
         """
         self.path = path
         self.settings = settings
         self.clock = clock or SystemClock()
+        self._given = with_code(given or Given(), settings)
         self.rng = rng or system_rng()
         self.closed = False
+        self.background = background
         self._closing = threading.Lock()
         self._minting = threading.Lock()
-        self.opened: Opened | None = None
-        journal: JournalPort
-        if settings.durability == "memory":
-            state, epoch = first_state(), 1
-            journal = NullJournal(state.sequence)
-        else:
-            if disk is None:
-                assert path is not None
-                disk, mirror = own_directory(path, settings)
-            store_path = None if path is None else path / STORE_FILE
-            self.opened = open_directory(
-                disk, store_path, settings, mirror, now_ns=self.clock.wall_ms() * 1_000_000
-            )
-            disk = self.opened.disk
-            state, epoch, journal = self.opened.state, self.opened.epoch, self.opened.writer
-        self.disk = disk
+        kernel, epoch, journal = self._open_journal(disk, mirror)
+        disk, state = self.disk, kernel.state
         state.admitted.remembered_max = settings.remembered_ids_max
         self.time = MeshTime(self.clock, state.now)
         self.mint = IdMint(self.rng)
         self.store = self.opened.store if self.opened else None
         self.projector = self._projector(background)
         self.core = Core(
-            Kernel(self.rng.random, state, ENCODERS),
+            kernel,
             journal,
             self.time,
             waits_for_sync=settings.durability == "synced",
             project=None if self.projector is None else self.projector.offer,
         )
-        self.originals, self.refusals = Originals(self.core, disk), Refusals(self.time)
-        self.prepare = Intake(self.core, settings, self.store, self.projector, path).prepare
+        self.workflows = Workflows(self.new_ids, self._find_workflow, self.values)
+        self.refusals = Refusals(self.time)
+        intake = Intake(self.core, settings, self.store, self.projector, path)
+        self.prepare = intake.prepare
+        files = None if settings.durability == "memory" else disk
+        self.payloads = Payloads(files, intake.require_capacity, settings.inline_bytes_max)
+        self.originals = Originals(self.core, disk, self.payloads)
+        self._open_tasks(intake, files)
         self._checkpointing = Checkpointing(
             self.core,
-            None if settings.durability == "memory" else disk,
+            files,
             settings,
             self.projector,
             self.opened.segments if self.opened is not None else 0,
             background=background,
         )
+        self._letters = OldLetters(self.core, LetterArchive(disk, self.payloads.get))
+        self.purging = Purging(self.core, settings, self._letters, self.projector, self.store, self.values)
+        self._apply_values()
+        self.tuning.on_load.insert(0, lambda _: self._apply_values())
         self._housekeeping = self._housekeeper(background)
         try:
             self.core.execute(Start(epoch), durable=True)
@@ -108,6 +129,57 @@ class Node:
         if background:
             self._housekeeping.start()
 
+    def _open_journal(self, disk: Disk | None, mirror: Mirror | None) -> tuple[Kernel, int, JournalPort]:
+        """The kernel as it was, its next epoch, and where records go."""
+        path, settings = self.path, self.settings
+        self.disk = disk
+        self.opened: Opened | None = None
+        if settings.durability == "memory":
+            self.tuning = Tuning(self._given, None, self.clock.wall_ms)
+            state = first_state()
+            return Kernel(self.rng.random, state, ENCODERS), 1, NullJournal(state.sequence)
+        if disk is None:
+            assert path is not None
+            disk, mirror = own_directory(path, settings)
+        self.tuning = self._tuned(disk)
+        store_path = None if path is None else path / STORE_FILE
+        opened = self.opened = open_directory(
+            disk, store_path, settings, mirror, now_ns=self.clock.wall_ms() * 1_000_000
+        )
+        self.disk = opened.disk
+        self.tuning.begin_history(None if path is None else RealDisk(path))
+        return Kernel(self.rng.random, opened.state, ENCODERS), opened.epoch, opened.writer
+
+    def _tuned(self, disk: Disk) -> Tuning:
+        """The settings, which only the process that has the directory refuses: others use its node."""
+        try:
+            return Tuning(self._given, self.path, self.clock.wall_ms)
+        except InvalidSettings:
+            take_lock(disk).release()
+            raise
+
+    def values(self) -> Parameters:
+        """The settings that are in force."""
+        return self.tuning.values
+
+    def _apply_values(self) -> None:
+        """Tell the parts that hold a value of their own."""
+        values = self.values()
+        keys_ms = int(values.idempotency_ttl_days * DAY_MS)
+        if self.store is not None:
+            self.store.history_ms = int(values.done_retention_days * DAY_MS)
+            self.store.keys_ms = keys_ms
+        self.core.read(lambda kernel: kernel.keep_keys(keys_ms))
+
+    def _open_tasks(self, intake: Intake, files: Disk | None) -> None:
+        """What runs tasks. `files`: the disk of the journal; None: there is none."""
+        core, new_ids, payloads = self.core, self.new_ids, self.payloads
+        self.advancing = Advancing(core, new_ids, payloads, self.values)
+        self.tasks = Tasks(core, self.store, intake.require_capacity, payloads, self.disk)
+        self.schedules = Schedules(core, self.workflows, new_ids, intake, self.tasks)
+        self.rerun = Rerun(core, files, self.tasks.show, new_ids, payloads)
+        self.growing = Growing(lambda query: core.read(lambda kernel: kernel.look(query)), self.values)
+
     def _projector(self, background: bool) -> Projector | InlineProjector | None:
         if self.store is None:
             return None
@@ -115,25 +187,56 @@ class Node:
         return kind(self.store, now_ms=self.time.now, lag_max=self.settings.store_lag_max)
 
     def _housekeeper(self, background: bool) -> Housekeeping:
-        drop_segments = self._checkpointing.drop_old_segments
+        reports = LetterReports(self.core, self._reports, self.settings.report_days)
         return Housekeeping(
             self.core,
             self.settings,
             self.store,
             SuspendGuard(self.clock, self.time),
             self._checkpointing,
-            Daily(self.core, self.settings, LetterArchive(self.disk), drop_segments),
+            Daily(self.core, self.settings, self._letters, reports, self._drop_old),
+            self.advancing,
+            self.schedules,
+            self.tuning,
             background=background,
         )
+
+    @property
+    def _reports(self) -> Disk | None:
+        """Where the daily reports of dead letters lie. A mesh in memory has none, and a simulated one."""
+        return None if self.path is None or self.opened is None else RealDisk(self.path)
+
+    def _drop_old(self) -> None:
+        self._checkpointing.drop_old_segments()
+        self.sweep_payloads()
+
+    def sweep_payloads(self) -> list[str]:
+        """Remove payload files that nothing names; returns their names. May take long."""
+        payloads, stored = self.payloads, set if self.store is None else self.store.payloads
+        payloads.read_names()
+        sweep = partial(payloads.sweep, self.core.write, stored, self.time.wall_ns())
+        return self._checkpointing.alone(sweep)
 
     def new_ids(self, count: int) -> list[str]:
         with self._minting:
             return self.mint.mint(self.time.now(), count)
 
+    def _find_workflow(self, query: ShowWorkflow) -> WorkflowView | None:
+        return self.core.read(lambda kernel: kernel.look(query))
+
     def answer(self, request: Request[Result]) -> Result:
         """Answer a request to the node itself: see `relaymesh.wire.housekeeping`."""
         if isinstance(request, Stats):
             return cast("Result", self.core.read(lambda kernel: stats_of(self, kernel)))
+        if isinstance(request, PreviewPurge):
+            return cast("Result", self.purging.preview(request))
+        if isinstance(request, Purge):
+            return cast("Result", self.purging.purge(request))
+        if isinstance(request, FindReport):
+            reports = self._reports
+            return cast("Result", None if reports is None else find_report(reports, request.day))
+        if isinstance(request, OF_SETTINGS):
+            return cast("Result", self.tuning.answer(request))
         assert isinstance(request, Checkpoint), f"no node answers {request!r}"
         return cast("Result", self.checkpoint())
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from relaymesh.journal.aside import Aside, read_aside
 from relaymesh.journal.checkpoint import checkpoint_chunks, list_checkpoints, read_checkpoint
 from relaymesh.journal.frame import BadFrame
 from relaymesh.journal.layout import JOURNAL
+from relaymesh.journal.payloads import read_payload
 from relaymesh.kernel.gaps import apply_behind_gap, leave_out
+from relaymesh.kernel.moment import NEVER
 from relaymesh.kernel.records import Accepted, AnyRecord, Granted, Published, Returned
 from relaymesh.kernel.snapshot import restore
 from relaymesh.kernel.state import State
@@ -82,7 +85,7 @@ def _open_directory(
     store = writer = None
     try:
         if store_path is not None:
-            store = _open_store(store_path)
+            store = _open_store(store_path, disk, settings.done_retention_days)
         with _without_gc():
             state, store = _bring_back(recovery, store)
         start = recovery.checkpoint.sequence if recovery.checkpoint else FIRST_SEQUENCE
@@ -94,7 +97,9 @@ def _open_directory(
                 )
                 store.close()
             rebuild_store(disk, store_path)
-            store = SqliteStore(store_path)
+            store = SqliteStore(
+                store_path, history_days=settings.done_retention_days, get=partial(read_payload, disk)
+            )
             if store.applied == 0:
                 # The journal is empty: there was nothing to rebuild the store from.
                 store.skip_to(FIRST_SEQUENCE)
@@ -128,10 +133,10 @@ def _give_free(writer: Writer) -> None:
         log.warning("the journal was not closed cleanly: %s", error)
 
 
-def _open_store(path: Path) -> SqliteStore | None:
+def _open_store(path: Path, disk: Disk, history_days: float) -> SqliteStore | None:
     """The store, or None when its file is damaged: the journal holds everything that was in it."""
     try:
-        return SqliteStore(path)
+        return SqliteStore(path, history_days=history_days, get=partial(read_payload, disk))
     except DAMAGED as error:
         log.warning("%s is damaged and is rebuilt: %s", path, error)
     except StoreMisconfigured as error:
@@ -151,7 +156,8 @@ def _bring_back(recovery: Recovery, store: SqliteStore | None) -> tuple[State, S
     state.admitted.stored_through = store.applied if store is not None else 0
     catching_up: list[Projection] = []
     events = 0
-    for projection in replay(state, recovery.frames(), aside):
+    collect_from = store.applied if follows and store is not None else NEVER
+    for projection in replay(state, recovery.frames(), aside, collect_from):
         if follows and store is not None and projection.base >= store.applied:
             catching_up.append(projection)
             events += projection.record.count
@@ -200,9 +206,15 @@ def newest_state(disk: Disk) -> State:
     return first_state()
 
 
-def replay(state: State, frames: Iterator[Frame], aside: Aside) -> Iterator[Projection]:
-    """Apply every record of the frames that is not set aside. Yields each with what applying it returned."""
+def replay(
+    state: State, frames: Iterator[Frame], aside: Aside, collect_from: int = NEVER
+) -> Iterator[Projection]:
+    """Apply every record of the frames that is not set aside. Yields each with what applying it returned.
+
+    `collect_from`: from this sequence on also with the tasks and steps that it changed.
+    """
     gap = False
+    board = state.board
     for frame in frames:
         if frame.first_sequence != state.sequence:
             raise JournalDamaged(
@@ -211,6 +223,8 @@ def replay(state: State, frames: Iterator[Frame], aside: Aside) -> Iterator[Proj
             )
         for record in aside.records(frame):
             base = state.sequence
+            if board.moved is None and base >= collect_from:
+                board.collect()
             if isinstance(record, Skipped):
                 state.skip(record.count)
                 yield Projection(base, record)
@@ -228,7 +242,8 @@ def replay(state: State, frames: Iterator[Frame], aside: Aside) -> Iterator[Proj
             if gap:
                 yield from _behind_gap(state, record)
                 continue
-            yield Projection(base, record, state.apply(record))
+            detail = state.apply(record)
+            yield Projection(base, record, detail, *(board.take_rows() if board.moved else ()))
         if state.sequence != frame.next_sequence:
             raise JournalDamaged(
                 f"{frame.segment} at offset {frame.offset} does not hold its {frame.events} events"
@@ -241,7 +256,7 @@ def _behind_gap(state: State, record: AnyRecord) -> Iterator[Projection]:
     for base, part, detail in apply_behind_gap(state, record):
         if base > at:
             yield Projection(at, Skipped(0, base - at))
-        yield Projection(base, part, detail)
+        yield Projection(base, part, detail, *state.board.take_rows())
         at = base + part.count
     if end > at:
         yield Projection(at, Skipped(0, end - at))
@@ -251,14 +266,15 @@ def rebuild_store(disk: Disk, store_path: Path) -> int:
     """Rebuild the store from every segment, including the archive. Returns the events projected.
 
     If retention has dropped the first segments, it starts from the oldest checkpoint: the tables then lack
-    what was settled before that.
+    what was settled before that, and the tasks that ended.
     """
     aside = read_aside(disk)
+    get = partial(read_payload, disk)
     frames = read_frames(disk)
     first = next(frames, None)
     if first is None or first.first_sequence == FIRST_SEQUENCE:
         every = chain(() if first is None else (first,), frames)
-        return rebuild(store_path, replay(first_state(), every, aside))
+        return rebuild(store_path, replay(first_state(), every, aside, FIRST_SEQUENCE), get=get)
     checkpoints = list_checkpoints(disk)
     if not checkpoints:
         raise JournalDamaged(
@@ -267,7 +283,8 @@ def rebuild_store(disk: Disk, store_path: Path) -> int:
         )
     sequence = checkpoints[-1]
     state = restore(map(decode_piece, checkpoint_chunks(disk, read_checkpoint(disk, sequence))))
-    return rebuild(store_path, replay(state, read_frames(disk, sequence), aside))
+    state.board.collect(everything=True)
+    return rebuild(store_path, replay(state, read_frames(disk, sequence), aside), get=get)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 
-from relaymesh.errors import DirectoryError
+from relaymesh.errors import DirectoryError, JournalDamaged
 from relaymesh.journal import Disk, find_frames
 from relaymesh.kernel.commands import Publish, Send, Settle
 from relaymesh.kernel.dedup import Differing, topic_target
@@ -21,7 +21,9 @@ from relaymesh.kernel.envelope import Encoding, Envelope
 from relaymesh.kernel.looks import unsettled_originals
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.node.core import Core
+from relaymesh.node.payloads import Payloads
 from relaymesh.wire.equality import same_json
+from relaymesh.wire.payload import whole
 from relaymesh.wire.records import read_records
 
 log = logging.getLogger("relaymesh.node")
@@ -37,8 +39,9 @@ class Originals:
     Called without the core's lock; may wait for the disk.
     """
 
-    def __init__(self, core: Core, disk: Disk | None) -> None:
+    def __init__(self, core: Core, disk: Disk | None, payloads: Payloads) -> None:
         self._core = core
+        self._payloads = payloads
         self._disk = disk
         self._one_reader = threading.Lock()
         """Limits reads to one thread at a time: a client may cause them often."""
@@ -51,7 +54,7 @@ class Originals:
         equal: list[Differing] = []
         for each in differing:
             original = sent[each.twin] if each.twin >= 0 else originals.get((each.target, each.sequence))
-            if original is None or not _same(sent[each.position], original):
+            if original is None or not self._same(sent[each.position], original):
                 break  # the command is refused for this one
             equal.append(each)
         return frozenset(equal)
@@ -66,6 +69,16 @@ class Originals:
             except (DirectoryError, OSError) as error:
                 log.warning("what was sent before cannot be read and compared: %s", error)
         return found
+
+    def _same(self, one: Envelope, original: Envelope) -> bool:
+        if not (_is_json(one) and _is_json(original)):
+            return False
+        get = self._payloads.get
+        try:
+            return same_json(whole(one, get).content, whole(original, get).content)
+        except JournalDamaged as error:
+            log.warning("what was sent before cannot be read and compared: %s", error)
+            return False
 
 
 def _journaled(disk: Disk, differing: Sequence[Differing]) -> dict[tuple[str, int], Envelope]:
@@ -93,9 +106,8 @@ def _envelopes(command: Sending) -> Sequence[Envelope]:
 
 def _may_be_same(sent: Sequence[Envelope], each: Differing) -> bool:
     """Whether the original is worth reading."""
-    return each.twin < 0 and sent[each.position].encoding == Encoding.JSON
+    return each.twin < 0 and _is_json(sent[each.position])
 
 
-def _same(one: Envelope, original: Envelope) -> bool:
-    both = one.encoding == original.encoding == Encoding.JSON
-    return both and same_json(one.content, original.content)
+def _is_json(envelope: Envelope) -> bool:
+    return envelope.encoding in (Encoding.JSON, Encoding.JSON_IN_FILE)

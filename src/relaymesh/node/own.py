@@ -19,8 +19,8 @@ from relaymesh.node.settings import MeshSettings
 __all__ = ["own_directory"]
 
 _STORE = re.compile(r"store\.db(?:\.rebuild)?(?:-wal|-shm|-journal)?")
-_FOLDERS = frozenset({"server", "tables"})
-"""Belong to the server and to the pipeline, which set the modes of the files in them."""
+_FOLDERS = frozenset({"server", "supervisor", "tables"})
+"""Belong to the server, to the supervisor and to the pipeline, which set the modes of the files in them."""
 
 
 def own_directory(path: Path, settings: MeshSettings) -> tuple[RealDisk, Mirror | None]:

@@ -19,9 +19,12 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from concurrent.futures import Future
+from typing import NamedTuple, Protocol
 
+from relaymesh.errors import StoreLagging
 from relaymesh.store import Projection, Purged
+from relaymesh.store.aging import Cut, PurgedPart
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +43,19 @@ class Store(Protocol):
     def applied(self) -> int: ...
     def project(self, batch: Sequence[Projection]) -> None: ...
     def purge(self, now_ms: int, limit: int | None = None) -> Purged: ...
+    def purge_part(self, cut: Cut, after: int) -> PurgedPart: ...
+
+
+class _AskedPurge(NamedTuple):
+    """A window that a caller in another thread wants to have purged, and waits for."""
+
+    cut: Cut
+    after: int
+    done: Future[PurgedPart]
+
+
+def _down() -> StoreLagging:
+    return StoreLagging("the store is down, or closes: nothing can be purged", hint="see relaymesh doctor")
 
 
 class _Progress:
@@ -132,6 +148,7 @@ class Projector(_Progress):
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._draining = 0
+        self._asked: deque[_AskedPurge] = deque()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="relaymesh-projector", daemon=True)
         self._thread.start()
@@ -162,6 +179,16 @@ class Projector(_Progress):
                 self._draining -= 1
             return self.failed is None and self._done >= wanted
 
+    def purge_part(self, cut: Cut, after: int) -> PurgedPart:
+        """Have a window purged between two batches, and wait for it. Raises `StoreLagging`."""
+        asked = _AskedPurge(cut, after, Future())
+        with self._lock:
+            if self.failed is not None or self._closing:
+                raise _down()
+            self._asked.append(asked)
+            self._changed.notify_all()
+        return asked.done.result()
+
     def close(self, timeout: float | None = None) -> bool:
         """Commit what was offered and end the thread. The store stays open: its owner closes it."""
         with self._lock:
@@ -173,8 +200,28 @@ class Projector(_Progress):
     # -- the thread
 
     def _run(self) -> None:
+        try:
+            self._work()
+        finally:
+            with self._lock:
+                self._closing = True
+                while self._asked:
+                    self._asked.popleft().done.set_exception(_down())
+
+    def _purge_asked(self) -> None:
+        """One window that was asked for, if any. If it fails, nothing of it was removed: the caller hears."""
+        if not self._asked:
+            return
+        asked = self._asked.popleft()
+        try:
+            asked.done.set_result(self._store.purge_part(asked.cut, asked.after))
+        except Exception as error:
+            asked.done.set_exception(error)
+
+    def _work(self) -> None:
         while self.failed is None:
             more = self._purge_if_due()
+            self._purge_asked()
             batch, events = self._next(0.0 if more else PURGE_CHECK_S)
             if batch:
                 self._project(batch, events)
@@ -190,7 +237,7 @@ class Projector(_Progress):
     def _next(self, wait_s: float) -> tuple[list[Projection], int]:
         """Collect the next batch; an empty one when nothing came within the time."""
         with self._lock:
-            self._changed.wait_for(lambda: self._queued or self._closing, wait_s)
+            self._changed.wait_for(lambda: self._queued or self._asked or self._closing, wait_s)
             if self._queued and self._linger_s:
                 self._changed.wait_for(self._is_full_or_urgent, self._linger_s)
             batch: list[Projection] = []
@@ -228,6 +275,11 @@ class InlineProjector(_Progress):
 
     def drain(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - there is nothing to wait for
         return self.failed is None
+
+    def purge_part(self, cut: Cut, after: int) -> PurgedPart:
+        if self.failed is not None:
+            raise _down()
+        return self._store.purge_part(cut, after)
 
     def close(self, timeout: float | None = None) -> bool:  # noqa: ARG002
         return self.failed is None

@@ -8,12 +8,34 @@ simulator tests the code that ships.
 
 from __future__ import annotations
 
-from relaymesh.kernel.step import Delivered, Step
+from typing import Protocol
 
-__all__ = ["Marks", "all_needs", "delivery_needs", "look_needs", "may_leave", "result_needs"]
+from relaymesh.errors import MeshError
+from relaymesh.kernel.step import Delivered, Step
+from relaymesh.kernel.tasks.views import TaskShown
+
+__all__ = [
+    "Marks",
+    "Ticket",
+    "all_needs",
+    "delivery_needs",
+    "look_needs",
+    "may_leave",
+    "result_needs",
+    "shown_needs",
+]
 
 Marks = tuple[int, int]
 """(written, synced)."""
+
+
+class Ticket(Protocol):
+    """A caller that waits for the marks to pass what it needs."""
+
+    needs: Marks
+
+    def release(self, error: MeshError | None) -> None:
+        """Called when the marks have passed, or when they never will."""
 
 
 def result_needs(step: Step, *, waits_for_sync: bool, durable: bool = False) -> Marks:
@@ -33,19 +55,28 @@ def delivery_needs(delivered: Delivered, *, waits_for_sync: bool) -> Marks:
 
 def all_needs(step: Step, *, waits_for_sync: bool, durable: bool = False) -> Marks:
     """What a step's result and all its deliveries wait for."""
-    written, synced = result_needs(step, waits_for_sync=waits_for_sync, durable=durable)
-    if step.delivered is not None:
-        for delivered in step.delivered:
-            needs = delivery_needs(delivered, waits_for_sync=waits_for_sync)
-            written, synced = max(written, needs[0]), max(synced, needs[1])
-        if durable:
-            synced = written
-    return written, synced
+    written = step.written
+    synced = step.synced if waits_for_sync else 0
+    for delivered in step.delivered or ():
+        written = max(written, delivered.written)
+        if waits_for_sync:
+            synced = max(synced, delivered.synced)
+    return written, written if durable else synced
 
 
 def look_needs(through: int, *, waits_for_sync: bool) -> Marks:
     """What the answer to a query waits for: everything that it saw, up to the sequence `through`."""
     return through, through if waits_for_sync else 0
+
+
+def shown_needs(shown: TaskShown | None, needs: Marks) -> Marks:
+    """What the answer about a task waits for, in place of all that was seen: a task that has ended changes no
+    more, so its end is enough.
+    """
+    if shown is None or not shown.task.through:
+        return needs
+    through = shown.task.through
+    return min(needs[0], through), min(needs[1], through)
 
 
 def may_leave(needs: Marks, written: int, synced: int) -> bool:

@@ -18,6 +18,7 @@ from relaymesh.kernel.bounds import (
     shown,
     whole,
 )
+from relaymesh.kernel.payload import INLINE_BYTES_MAX
 
 DAYS_MAX = 36_500
 """A hundred years: the longest time that anything is kept."""
@@ -27,6 +28,7 @@ WHOLE = {
     "idle_sync_ms": DURATION_MS_MAX,
     "payload_bytes_max": BYTES_MAX,
     "batch_bytes_max": BYTES_MAX,
+    "inline_bytes_max": BYTES_MAX,
     "remembered_ids_max": COUNT_MAX,
     "store_lag_max": COUNT_MAX,
     "checkpoint_bytes": BYTES_MAX,
@@ -34,7 +36,13 @@ WHOLE = {
     "mirror_queue_bytes": BYTES_MAX,
 }
 """Settings that are whole numbers from 1 on, and the largest of each."""
-DAYS = {"archive_days": 1.0, "consumer_hold_days": 1e-6, "dead_letter_days": 1e-6}
+DAYS = {
+    "archive_days": 1.0,
+    "consumer_hold_days": 1e-6,
+    "done_retention_days": 1e-6,
+    "dead_letter_days": 1e-6,
+    "report_days": 1e-6,
+}
 """Settings in days, and the least of each. `archive_days` covers dedup, which looks back one day."""
 
 Durability = Literal["synced", "batched", "memory"]
@@ -55,8 +63,10 @@ class MeshSettings:
     delayed_on_stop: `keep` leaves delayed messages in the journal for the next start, `deliver` hands them
         out when the mesh closes. None means `keep`, and `deliver` for `memory`.
     payload_bytes_max: the largest content, in bytes. Raising it costs memory in every mailbox with such a
-        message.
+        message. Any value but the default goes before `payload_max_bytes` of the settings file.
     batch_bytes_max: the largest sum of contents in one `send_many` or `publish_many`.
+    inline_bytes_max: content, inputs and results of more bytes are kept in payload files, each synced before
+        its record. Raising it costs memory for every such message; lowering it costs a sync for each.
     remembered_ids_max: settled ids kept in memory; older ones are looked up in the store. Raising it costs
         about 250 bytes an id.
     store_lag_max: events the store may be behind before sends are refused. Raising it costs memory.
@@ -66,8 +76,14 @@ class MeshSettings:
         that has not read them; from 80% on a warning is logged. Raising it costs disk space.
     consumer_hold_bytes: how many bytes beyond `archive_days` are kept at most for such a consumer; the oldest
         go first, with a warning. Raising it costs that much disk space.
+    done_retention_days: how long the store's tables keep messages that were settled, and tasks that ended;
+        what is older is removed at the start and once a day. Ids stay for at least the dedup window of one
+        day, and tasks for at least the days in which their key is known (`idempotency_ttl_days` of the
+        settings file). A day more costs a day's messages at about 300 bytes each. Any value but the default
+        goes before the settings file.
     dead_letter_days: dead letters older than this are appended to `dead-letters/<year>-<month>.jsonl` and
         purged, at the start and once a day. Raising it costs memory: letters are in memory until then.
+    report_days: how long the daily reports of dead letters are kept.
     mirror: a second directory, on another disk, that holds the same journal byte for byte. None: use the
         mirror recorded in the data directory, if any. Costs the same disk space again.
     mirror_mode: `required` answers a send when both directories are synced, so each send waits for the slower
@@ -84,13 +100,16 @@ class MeshSettings:
     delayed_on_stop: DelayedOnStop | None = None
     payload_bytes_max: int = 10_485_760
     batch_bytes_max: int = 268_435_456
+    inline_bytes_max: int = INLINE_BYTES_MAX
     remembered_ids_max: int = 100_000
     store_lag_max: int = 500_000
     checkpoint_bytes: int = 200_000_000
     archive_days: float = 7
     consumer_hold_days: float = 30
     consumer_hold_bytes: int = 20_000_000_000
+    done_retention_days: float = 7
     dead_letter_days: float = 30
+    report_days: float = 90
     mirror: str | os.PathLike[str] | None = None
     mirror_mode: MirrorMode = "required"
     mirror_queue_bytes: int = 64_000_000

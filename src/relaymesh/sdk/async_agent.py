@@ -130,7 +130,7 @@ class AsyncAgent(AsyncInbox):
         `developer`, `reviewer`, `tester` or `agent`. `metadata`: fields of its own, for people.
         """
         await self._mesh._session.execute(
-            joining(self.address, role=role, capabilities=capabilities, metadata=metadata)
+            joining(self.address, role=role, capabilities=capabilities, metadata=metadata, settles=True)
         )
 
     async def send(
@@ -251,13 +251,12 @@ class AsyncAgent(AsyncInbox):
     async def answer(self, delivery: AsyncDelivery, content: Any, **fields: Any) -> Receipt:
         """Ack a question and send its answer, in one step: both are durable, or neither.
 
-        A question that is already settled (at_most_once) is answered with an ordinary send.
+        A question that is already settled (at_most_once) is answered with an ordinary send. A question of a
+        step is answered for its task: the mesh takes the answer itself, and no message is sent.
         """
         if not isinstance(delivery, AsyncDelivery):
             raise InvalidValue(f"an answer needs the delivery that it answers, not {shown(delivery)}")
-        to, reply = delivery._answer()
-        item = {"to": to, "content": content, **reply, **fields}
-        return (await delivery._settle_with(self.address, [item]))[0]
+        return await delivery._answer_as(self.address, content, fields)
 
 
 _PLAIN = (None, "message", None, None, None, 0, 3600, None, None, False, (), None, None, None)

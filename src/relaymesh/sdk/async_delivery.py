@@ -7,14 +7,20 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import LeaseLost
+from relaymesh.errors import Conflict, InvalidPlan, InvalidValue, LeaseLost
 from relaymesh.kernel.address import subscriber_of
-from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, whole
+from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, shown, whole
 from relaymesh.kernel.commands import Ack, Complete, Extend, Nack, Send, Settle
+from relaymesh.kernel.tasks.commands import Answer, Fail, Finish, Report
+from relaymesh.plans.builder import Workflow
 from relaymesh.sdk.compose import Batch
-from relaymesh.sdk.endings import Drop, Ending
+from relaymesh.sdk.endings import Drop, Ending, Failed, text_of
 from relaymesh.sdk.handed import Handed
 from relaymesh.sdk.receipt import Receipt
+from relaymesh.sdk.results import Continue, Result
+from relaymesh.sdk.submission import value_of
+from relaymesh.wire.tasks import GrowStep, is_step, question_message
+from relaymesh.wire.usage import usage_of
 
 if TYPE_CHECKING:
     from relaymesh.sdk.async_mesh import AsyncMesh
@@ -68,6 +74,72 @@ class AsyncDelivery(Handed):
             raise
         self._settled = True
         return batch.receipts(given)
+
+    async def finish(self, result: Any = None, *, usage: Mapping[str, Any] | None = None) -> None:
+        """Settle a step with its result, which other steps of the task may read. Durable when it returns.
+
+        Counts also after the lease was lost, while no other holder was granted the step.
+        usage: what the attempt has used in all, as `{"cost_usd": 0.12, "tokens": 3400}`.
+        """
+        self._give_result(result if usage is None else Result(result, usage=usage))
+        await self._finish()
+
+    async def grow(
+        self,
+        steps: Sequence[Mapping[str, Any]] | Mapping[str, Any] | Workflow,
+        *,
+        usage: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Settle a step with more steps: it completes with their outputs. See `Continue`.
+
+        Raises `InvalidPlan` if they are refused; the delivery is then still to be settled.
+        """
+        growth = Continue(steps, usage=usage)
+        if not self._settled:
+            await self._end_step(GrowStep(self._token, growth.document, growth.usage))
+
+    async def fail(
+        self, reason: str = "", *, code: str = "failed", usage: Mapping[str, Any] | None = None
+    ) -> None:
+        """Settle a step as failed for good: it is not tried again, and its plan says what follows."""
+        if not self._settled:
+            await self._end_step(Fail(self._token, code, reason, usage_of(usage)))
+
+    async def report(self, progress: str = "", *, usage: Mapping[str, Any] | None = None) -> None:
+        """Show the progress of a step while it runs: in task.show() and on the command line.
+
+        usage: what the attempt has used so far, as `{"cost_usd": 0.12, "tokens": 3400}`: the total, so a
+        report that comes twice counts once.
+        """
+        await self._mesh._session.execute(Report(self._token, progress, usage_of(usage)))
+
+    async def _end_step(self, command: Finish | Fail | GrowStep) -> None:
+        try:
+            await self._mesh._session.execute(command)
+        except LeaseLost:
+            self._lost = True
+            raise
+        self._settled = True
+
+    async def answer(self, content: Any, **fields: Any) -> Receipt:
+        """Ack a question and send its answer, in one step: both are durable, or neither.
+
+        The sender is the agent of the mailbox. A question of a step is answered for its task: the mesh takes
+        the answer itself, and no message is sent.
+        """
+        return await self._answer_as(subscriber_of(self._mailbox), content, fields)
+
+    async def _answer_as(self, sender: str, content: Any, fields: Mapping[str, Any]) -> Receipt:
+        question = question_message(self._envelope)
+        if question is None:
+            to, reply = self._reply()
+            return (await self._settle_with(sender, [{"to": to, "content": content, **reply, **fields}]))[0]
+        if fields:
+            raise InvalidValue(f"an answer to a step is a value, and has no {shown(next(iter(fields)))}")
+        value = value_of(content, "the answer")
+        await self._mesh._session.execute(Answer(question.task, question.step, value, sender))
+        self._settled = True
+        return Receipt(self.id, self.sequence, targets=0)
 
     async def drop(self) -> None:
         """Settle without work: counted as dropped."""
@@ -132,10 +204,20 @@ class AsyncDelivery(Handed):
         """The work is done. If the lease was lost meanwhile, record that the next delivery need not repeat
         it.
         """
+        if self._growth is not None and not self._settled:
+            try:
+                await self._end_step(GrowStep(self._token, self._growth, self._usage))
+            except (InvalidPlan, Conflict) as refused:
+                await self._fail(refused)
+            return
+        if self._result is not None and not self._settled:
+            await self._end_step(Finish(self._token, self._result, self._usage))
+            return
         try:
             await self.ack()
         except LeaseLost:
-            await self._mesh._session.execute(Complete(self.receiver, self.sequence))
+            if not is_step(self._envelope):
+                await self._mesh._session.execute(Complete(self.receiver, self.sequence))
             raise
 
     async def _fail(self, error: BaseException) -> None:
@@ -143,5 +225,8 @@ class AsyncDelivery(Handed):
             return
         if isinstance(error, Drop):
             await self.drop()
+            return
+        if isinstance(error, Failed) and is_step(self._envelope):
+            await self._end_step(Fail(self._token, error.code, text_of(error), usage_of(error.usage)))
             return
         await self._tell(self._table.nack(self._token, error))

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Unpack
 
@@ -19,17 +20,20 @@ from relaymesh.sdk.async_agent import AsyncHandler
 from relaymesh.sdk.async_operations import AsyncOperations
 from relaymesh.sdk.async_pool import AsyncWorkerPool
 from relaymesh.sdk.endings import FailureTable
-from relaymesh.sdk.handlers import Limits, checked_topic, handler_name
+from relaymesh.sdk.following import AsyncFollower
+from relaymesh.sdk.handlers import Limits, checked_handler, checked_step, checked_topic, handler_name
 from relaymesh.sdk.hooks import Hooks
 from relaymesh.sdk.location import LocalLocation, Settings, location_of
 from relaymesh.sdk.mesh import HANDLERS_STOP_S, WATCH_S, deadline_of, log_stop, raise_failure
+from relaymesh.sdk.model_calls import AsyncModelCalls
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_async_session
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
-from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, worker_counts
+from relaymesh.sdk.pool import MAX_DEFAULT, worker_counts
 from relaymesh.sdk.renewal import AsyncRenewer
 from relaymesh.sdk.session import AsyncSession
 from relaymesh.sdk.stop_signals import exit_of, told_to_stop
+from relaymesh.wire.parameters import Parameters
 
 
 class AsyncMesh(AsyncOperations):
@@ -50,12 +54,15 @@ class AsyncMesh(AsyncOperations):
         durability: Durability | None = None,
         *,
         settings: Settings | None = None,
-        workers: tuple[int, int] = (CORE_DEFAULT, MAX_DEFAULT),
+        workers: tuple[int, int] | None = None,
         clock: Clock | None = None,
         token: str | None = None,
         transport: Transport | None = None,
     ) -> None:
-        """Opened by `async with`, or `await mesh.open()`. At most `workers[1]` handlers run at once."""
+        """Opened by `async with`, or `await mesh.open()`. At most `workers[1]` handlers run at once.
+
+        workers: None: as the settings of the node say, at most 8 by default.
+        """
         self._location = location_of(
             path, durability=durability, settings=settings, token=token, transport=transport
         )
@@ -66,6 +73,8 @@ class AsyncMesh(AsyncOperations):
     def _begin(self) -> None:
         self.hooks = Hooks()
         """Functions to call before and after each run of a handler."""
+        self._told_limit = 0
+        self._model_calls = AsyncModelCalls()
         self._names = Names()
         self._tables: dict[str, FailureTable] = {}
         self._opened: AsyncSession | None = None
@@ -82,11 +91,27 @@ class AsyncMesh(AsyncOperations):
         if self._opened is None:
             session = self._opened = await open_async_session(self._location, self._clock)
             self._loop = asyncio.get_running_loop()
-            self._limit = session.payload_bytes_max
             self._names = Names(session.namespace)
             self._renewer = AsyncRenewer(session)
-            self._pool = AsyncWorkerPool(self._workers[1])
+            self._pool = AsyncWorkerPool(MAX_DEFAULT if self._workers is None else self._workers[1])
+            self._follower = AsyncFollower(session, self._follow)
+            self._renewer.on_first = self._follower.begin
         return self
+
+    def _follow(self, values: Parameters) -> None:
+        """Take new settings of the node, where the program chose nothing itself."""
+        self._renewer.beat.ms = values.lease_heartbeat_ms
+        self._model_calls.limit_to(values.llm_parallel_limit)
+        if self.path is None:
+            self._told_limit = values.payload_max_bytes
+        if self._workers is None:
+            self._pool.resize(values.thread_pool_max)
+
+    def model_call(self) -> AbstractAsyncContextManager[None]:
+        """A block that calls a model. At most `llm_parallel_limit` (4) of a mesh run at once; others wait."""
+        _ = self._session  # raise for a mesh that is not open, or belongs to another loop
+        self._follower.begin()
+        return self._model_calls.one()
 
     @property
     def _session(self) -> AsyncSession:
@@ -139,6 +164,32 @@ class AsyncMesh(AsyncOperations):
                     topic, handler_name(handler) if name is None else name, **options
                 )
                 subscription._serve(handler, limits)
+
+            self._starting.append(asyncio.get_running_loop().create_task(start()))
+            return handler
+
+        return register
+
+    def step(
+        self,
+        agent: str,
+        *,
+        concurrency: int | None = None,
+        time_limit: float | None = None,
+        **options: Unpack[MailboxOptions],
+    ) -> Callable[[AsyncHandler], AsyncHandler]:
+        """Decorator: run the function for the steps of an agent; what it returns is the step's result."""
+        checked_step(agent)
+        limits = Limits(concurrency, time_limit)
+
+        def register(handler: AsyncHandler) -> AsyncHandler:
+            checked_handler(handler)
+            self._names.agent(agent)  # raise for a bad name or setting at once
+            mailbox_settings(options)
+            _ = self._session  # and for a mesh that is not open, or belongs to another loop
+
+            async def start() -> None:
+                (await self.agent(agent, **options))._serve(handler, limits)
 
             self._starting.append(asyncio.get_running_loop().create_task(start()))
             return handler
@@ -219,6 +270,7 @@ class AsyncMesh(AsyncOperations):
             await asyncio.gather(*self._starting, return_exceptions=True)
             await self._pool.close(0.0 if force else most)
         finally:
+            await self._follower.close()
             await self._renewer.close()
             await self._opened.close(force=force)
 

@@ -30,13 +30,21 @@ class AsyncWorkerPool:
 
     def __init__(self, max: int) -> None:
         self._max = max
+        self._slots: list[tuple[Slots, Limits]] = []
         self._fetchers: list[asyncio.Task[None]] = []
         self._workers: dict[asyncio.Task[None], list[AsyncDelivery]] = {}
         self._closing = False
 
+    def resize(self, max: int) -> None:
+        """At most so many handlers at once from now on. Those that run go on."""
+        before, self._max = self._max, max
+        for slots, limits in self._slots:
+            slots.give_back(limits.most_of(max) - limits.most_of(before))
+
     def serve(
         self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any], limits: Limits = NO_LIMITS
     ) -> None:
+        inbox._mesh._follower.begin()
         task = asyncio.get_running_loop().create_task(
             self._fetch(inbox, handler, limits), name=f"relaymesh-{inbox.name}"
         )
@@ -47,14 +55,14 @@ class AsyncWorkerPool:
     ) -> None:
         """Take as much as the route may have in hand, run by run. What waits for its turn is renewed."""
         mesh = inbox._mesh
-        free = asyncio.Semaphore(limits.most_of(self._max))
+        free = Slots(limits.most_of(self._max))
+        self._slots.append((free, limits))
         call = partial(_call, handler, limits)
         try:
             while True:
-                room = await _take_all(free)
+                room = await free.take_all()
                 got = await mesh._session.pull(inbox.address, room)
-                for _ in range(room - len(got)):
-                    free.release()
+                free.give_back(room - len(got))
                 deliveries = inbox._deliveries(got)
                 for delivery in deliveries:
                     if not delivery.settled:
@@ -70,7 +78,7 @@ class AsyncWorkerPool:
         self,
         call: Callable[[AsyncDelivery], Awaitable[None]],
         run: list[AsyncDelivery],
-        free: asyncio.Semaphore,
+        free: Slots,
     ) -> None:
         """Run them one after the other. Those that a failure sent back are skipped: they are delivered again
         later.
@@ -86,7 +94,7 @@ class AsyncWorkerPool:
         finally:
             for delivery in run:
                 delivery._mesh._renewer.discard(delivery)
-                free.release()
+            free.give_back(len(run))
 
     async def close(self, timeout: float | None) -> None:
         """Receive no more; let running handlers finish within the time. Give back the other deliveries.
@@ -112,27 +120,49 @@ class AsyncWorkerPool:
             await asyncio.gather(*late, return_exceptions=True)
 
 
-async def _take_all(free: asyncio.Semaphore) -> int:
-    """Wait for an item, then take all there are. Returns how many."""
-    await free.acquire()
-    room = 1
-    while not free.locked():
-        await free.acquire()
-        room += 1
-    return room
+class Slots:
+    """How many more deliveries a route may have in hand. One coroutine takes, any gives back.
+
+    Below 0: the pool was made smaller while more were out.
+    """
+
+    __slots__ = ("_count", "_some")
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._some = asyncio.Event()
+        if count:
+            self._some.set()
+
+    async def take_all(self) -> int:
+        """Wait for one, then take all there are. Returns how many."""
+        while self._count <= 0:  # it may have been made smaller meanwhile
+            await self._some.wait()
+        self._some.clear()
+        count, self._count = self._count, 0
+        return count
+
+    def give_back(self, count: int) -> None:
+        self._count += count
+        if self._count > 0:
+            self._some.set()
+        else:
+            self._some.clear()
 
 
 async def _call(handler: Callable[[AsyncDelivery], Any], limits: Limits, delivery: AsyncDelivery) -> None:
     mesh = delivery._mesh
     if limits.time_limit is not None:
         with mesh._renewer.watch(TimeLimit(delivery, limits.time_limit, mesh._session.now())) as limit:
-            await call_awaited_within(limit, handler, asyncio.to_thread)
+            result = await call_awaited_within(limit, handler, asyncio.to_thread)
     elif inspect.iscoroutinefunction(handler):
-        await handler(delivery)
+        result = await handler(delivery)
     else:
         result = await asyncio.to_thread(handler, delivery)
         if inspect.isawaitable(result):
-            await result
+            result = await result
+    if not delivery._settled:
+        delivery._take_result(result)
 
 
 async def run_one(

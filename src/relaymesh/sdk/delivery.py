@@ -9,14 +9,20 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from relaymesh.errors import LeaseLost
+from relaymesh.errors import Conflict, InvalidPlan, InvalidValue, LeaseLost
 from relaymesh.kernel.address import subscriber_of
-from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, whole
+from relaymesh.kernel.bounds import LEASE_MS_MAX, flag, shown, whole
 from relaymesh.kernel.commands import Ack, Complete, Extend, Nack, Send, Settle
+from relaymesh.kernel.tasks.commands import Answer, Fail, Finish, Report
+from relaymesh.plans.builder import Workflow
 from relaymesh.sdk.compose import Batch
-from relaymesh.sdk.endings import Drop, Ending
+from relaymesh.sdk.endings import Drop, Ending, Failed, text_of
 from relaymesh.sdk.handed import Handed
 from relaymesh.sdk.receipt import Receipt
+from relaymesh.sdk.results import Continue, Result
+from relaymesh.sdk.submission import value_of
+from relaymesh.wire.tasks import GrowStep, is_step, question_message
+from relaymesh.wire.usage import usage_of
 
 if TYPE_CHECKING:
     from relaymesh.sdk.mesh import Mesh
@@ -70,6 +76,70 @@ class Delivery(Handed):
             raise
         self._settled = True
         return batch.receipts(given)
+
+    def finish(self, result: Any = None, *, usage: Mapping[str, Any] | None = None) -> None:
+        """Settle a step with its result, which other steps of the task may read. Durable when it returns.
+
+        Counts also after the lease was lost, while no other holder was granted the step.
+        usage: what the attempt has used in all, as `{"cost_usd": 0.12, "tokens": 3400}`.
+        """
+        self._give_result(result if usage is None else Result(result, usage=usage))
+        self._finish()
+
+    def grow(
+        self,
+        steps: Sequence[Mapping[str, Any]] | Mapping[str, Any] | Workflow,
+        *,
+        usage: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Settle a step with more steps: it completes with their outputs. See `Continue`.
+
+        Raises `InvalidPlan` if they are refused; the delivery is then still to be settled.
+        """
+        growth = Continue(steps, usage=usage)
+        if not self._settled:
+            self._end_step(GrowStep(self._token, growth.document, growth.usage))
+
+    def fail(self, reason: str = "", *, code: str = "failed", usage: Mapping[str, Any] | None = None) -> None:
+        """Settle a step as failed for good: it is not tried again, and its plan says what follows."""
+        if not self._settled:
+            self._end_step(Fail(self._token, code, reason, usage_of(usage)))
+
+    def report(self, progress: str = "", *, usage: Mapping[str, Any] | None = None) -> None:
+        """Show the progress of a step while it runs: in task.show() and on the command line.
+
+        usage: what the attempt has used so far, as `{"cost_usd": 0.12, "tokens": 3400}`: the total, so a
+        report that comes twice counts once.
+        """
+        self._mesh._session.execute(Report(self._token, progress, usage_of(usage)))
+
+    def _end_step(self, command: Finish | Fail | GrowStep) -> None:
+        try:
+            self._mesh._session.execute(command)
+        except LeaseLost:
+            self._lost = True
+            raise
+        self._settled = True
+
+    def answer(self, content: Any, **fields: Any) -> Receipt:
+        """Ack a question and send its answer, in one step: both are durable, or neither.
+
+        The sender is the agent of the mailbox. A question of a step is answered for its task: the mesh takes
+        the answer itself, and no message is sent.
+        """
+        return self._answer_as(subscriber_of(self._mailbox), content, fields)
+
+    def _answer_as(self, sender: str, content: Any, fields: Mapping[str, Any]) -> Receipt:
+        question = question_message(self._envelope)
+        if question is None:
+            to, reply = self._reply()
+            return (self._settle_with(sender, [{"to": to, "content": content, **reply, **fields}]))[0]
+        if fields:
+            raise InvalidValue(f"an answer to a step is a value, and has no {shown(next(iter(fields)))}")
+        value = value_of(content, "the answer")
+        self._mesh._session.execute(Answer(question.task, question.step, value, sender))
+        self._settled = True
+        return Receipt(self.id, self.sequence, targets=0)
 
     def drop(self) -> None:
         """Settle without work: counted as dropped."""
@@ -133,10 +203,20 @@ class Delivery(Handed):
         """The work is done. If the lease was lost meanwhile, record that the next delivery need not repeat
         it.
         """
+        if self._growth is not None and not self._settled:
+            try:
+                self._end_step(GrowStep(self._token, self._growth, self._usage))
+            except (InvalidPlan, Conflict) as refused:
+                self._fail(refused)
+            return
+        if self._result is not None and not self._settled:
+            self._end_step(Finish(self._token, self._result, self._usage))
+            return
         try:
             self.ack()
         except LeaseLost:
-            self._mesh._session.execute(Complete(self.receiver, self.sequence))
+            if not is_step(self._envelope):
+                self._mesh._session.execute(Complete(self.receiver, self.sequence))
             raise
 
     def _fail(self, error: BaseException) -> None:
@@ -144,5 +224,8 @@ class Delivery(Handed):
             return
         if isinstance(error, Drop):
             self.drop()
+            return
+        if isinstance(error, Failed) and is_step(self._envelope):
+            self._end_step(Fail(self._token, error.code, text_of(error), usage_of(error.usage)))
             return
         self._tell(self._table.nack(self._token, error))

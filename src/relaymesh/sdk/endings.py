@@ -1,9 +1,11 @@
 """How a handler ends: it returns, or raises one of these or any other exception.
 
-    return          acked
+    return          acked; the value is the result of a step, `Result(value, usage=…)` too
+    Continue(steps) a step goes on as more steps
     Retry           tried again later; with `until=` no attempt is counted
     Reject          dead-lettered now
     Drop            acked, and counted as dropped
+    Failed          a step of a task fails for good; any other message: dead-lettered now
     anything else   by the failure contract of the mailbox
 
 A contract maps exception classes (or error codes) to these, as `contract={ValueError: Reject,
@@ -16,6 +18,7 @@ import json
 import traceback
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -41,6 +44,7 @@ from relaymesh.kernel.contract import (
     Contract,
     Rule,
 )
+from relaymesh.wire.usage import usage_of
 
 HTTP_TOO_MANY_REQUESTS = 429
 
@@ -84,6 +88,20 @@ class Reject(Ending):
 
 class Drop(Ending):
     """Nothing to do: acked, and counted as dropped."""
+
+
+class Failed(Reject):
+    """A step of a task has failed for good: an outcome, which its plan may catch. It is not tried again.
+
+    For a message that is no step it means `Reject`.
+    """
+
+    def __init__(
+        self, reason: str = "", *, code: str = "failed", usage: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.code = text(code, "code", 1, CODE_LENGTH_MAX)
+        self.usage = usage_of(usage)
 
 
 ContractSpec = Mapping[type[BaseException] | str, type[Ending] | Ending | Rule]

@@ -10,18 +10,21 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from relaymesh.errors import InvalidValue, LeaseLost
+from relaymesh.errors import InvalidValue, LeaseLost, MeshError
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.bounds import shown
 from relaymesh.kernel.commands import Nack
 from relaymesh.kernel.contract import OTHER
 from relaymesh.kernel.deliveries import NO_LANE, Deliveries
-from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.envelope import Encoding, Envelope
+from relaymesh.kernel.tasks.commands import NO_USAGE, OUTPUT_MAX, Usage
 from relaymesh.kernel.token import format_token
-from relaymesh.sdk.endings import FailureTable, stack_of, text_of, until_ms
+from relaymesh.sdk.endings import FailureTable, Reject, stack_of, text_of, until_ms
+from relaymesh.sdk.results import Continue, Result
 from relaymesh.sdk.typed import Model, content_as
-from relaymesh.wire.content import decode_content
+from relaymesh.wire.content import decode_content, encode_content
 from relaymesh.wire.envelope import when
+from relaymesh.wire.tasks import is_step, step_message
 
 __all__ = ["AnyDelivery", "Handed", "checked_deliveries", "made_of", "mark_settled"]
 
@@ -49,6 +52,12 @@ class Handed(msgspec.Struct, gc=False, eq=False):
     _content: Any = _UNREAD
     _extended: int = 0
     """The deadline that the node returned for the latest extension; 0 before the first."""
+    _result: bytes | None = None
+    """What a handler returned, as JSON: the result of a step."""
+    _growth: bytes | None = None
+    """The steps that a handler returned in place of a result, as JSON."""
+    _usage: Usage = NO_USAGE
+    """What the attempt has used, as the handler said when it returned."""
 
     @property
     def id(self) -> str:
@@ -99,8 +108,21 @@ class Handed(msgspec.Struct, gc=False, eq=False):
 
     @property
     def task(self) -> str | None:
-        """The task that it belongs to, if any."""
-        return self._envelope.task
+        """The task that it belongs to, if any: that of its step, or the one that the sender named."""
+        step = step_message(self._envelope)
+        return self._envelope.task if step is None else step.task
+
+    @property
+    def step(self) -> str | None:
+        """The name of the step that it is, in its task; None for any other message."""
+        step = step_message(self._envelope)
+        return None if step is None else step.step
+
+    @property
+    def input(self) -> Any:
+        """The input of the step that it is; the content of any other message."""
+        step = step_message(self._envelope)
+        return self.content if step is None else step.input
 
     @property
     def key(self) -> str | None:
@@ -175,6 +197,25 @@ class Handed(msgspec.Struct, gc=False, eq=False):
         state = "settled" if self._settled else "lost" if self._lost else "leased"
         return f"<Delivery {self.id} from {self.sender} attempt {self.attempt} {state}>"
 
+    def _take_result(self, value: Any) -> None:
+        """Keep what a handler returned, if this is a step. A value that is no JSON is rejected: to run the
+        handler again would not help.
+        """
+        try:
+            self._give_result(value)
+        except MeshError as error:
+            raise Reject(f"step {self.step} returned a value that is no result: {error.message}") from None
+
+    def _give_result(self, value: Any) -> None:
+        """Keep the result of a step. Raises `MeshError` for a value that is no JSON."""
+        if is_step(self._envelope):
+            if isinstance(value, Continue):
+                self._growth, self._usage = value.document, value.usage
+                return
+            usage = value.usage if isinstance(value, Result) else self._usage
+            self._result = json_result(value.value if isinstance(value, Result) else value)
+            self._usage = usage
+
     def _settle(self, stale: list[int]) -> None:
         if stale:
             self._lost = True
@@ -197,11 +238,19 @@ class Handed(msgspec.Struct, gc=False, eq=False):
         moment = None if until is None else until_ms(until)
         return Nack(self._token, OTHER if code is None else code, reason, stack, retryable, delay_ms, moment)
 
-    def _answer(self) -> tuple[str, dict[str, Any]]:
+    def _reply(self) -> tuple[str, dict[str, Any]]:
         """The recipient of an answer, and the fields that make it one."""
         envelope = self._envelope
         fields = {"type": "answer", "correlation_id": envelope.correlation_id or envelope.id}
         return envelope.reply_to or envelope.sender, fields
+
+
+def json_result(value: Any) -> bytes:
+    """The bytes of a result: any JSON value of at most 1 MiB."""
+    data, encoding = encode_content(value, OUTPUT_MAX)
+    if encoding != Encoding.JSON:
+        raise InvalidValue("a result must be a JSON value, not bytes")
+    return data
 
 
 AnyDelivery = TypeVar("AnyDelivery", bound=Handed)

@@ -13,6 +13,7 @@ __all__ = [
     "NO_LIMITS",
     "Limits",
     "checked_handler",
+    "checked_step",
     "checked_topic",
     "finished",
     "handler_name",
@@ -64,6 +65,16 @@ def checked_topic(topic: Any) -> str:
             hint='write @mesh.on("order.created") above the function',
         )
     return topic  # type: ignore[no-any-return]
+
+
+def checked_step(agent: Any) -> str:
+    """Return the agent of `mesh.step`. Without parentheses the decorator gets the function in its place."""
+    if callable(agent):
+        raise InvalidValue(
+            f"mesh.step needs the name of an agent, and got the function {shown(agent)}",
+            hint='write @mesh.step("builder") above the function',
+        )
+    return agent  # type: ignore[no-any-return]
 
 
 def handler_name(handler: Any) -> str:

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -19,9 +20,11 @@ from relaymesh.node.clock import Clock
 from relaymesh.node.settings import Durability
 from relaymesh.sdk.agent import Handler
 from relaymesh.sdk.endings import FailureTable
-from relaymesh.sdk.handlers import Limits, checked_topic, handler_name
+from relaymesh.sdk.following import Follower
+from relaymesh.sdk.handlers import Limits, checked_handler, checked_step, checked_topic, handler_name
 from relaymesh.sdk.hooks import Hooks
 from relaymesh.sdk.location import Settings, location_of
+from relaymesh.sdk.model_calls import ModelCalls
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.opening import checked_clock, open_session
 from relaymesh.sdk.operations import Operations
@@ -30,6 +33,7 @@ from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool, worker_cou
 from relaymesh.sdk.renewal import Renewer
 from relaymesh.sdk.session import Described, Session
 from relaymesh.sdk.stop_signals import exit_of, told_to_stop
+from relaymesh.wire.parameters import Parameters
 
 HANDLERS_STOP_S = 15.0
 """How long running handlers may take to finish when the mesh closes."""
@@ -59,7 +63,7 @@ class Mesh(Operations):
         *,
         durability: Durability | None = None,
         settings: Settings | None = None,
-        workers: tuple[int, int] = (CORE_DEFAULT, MAX_DEFAULT),
+        workers: tuple[int, int] | None = None,
         clock: Clock | None = None,
         token: str | None = None,
         transport: Transport | None = None,
@@ -73,7 +77,7 @@ class Mesh(Operations):
             for the setting of that name.
         settings: `MeshSettings` for a directory, `RemoteSettings` for a URL.
         workers: threads that run handlers, at first and at most; for `AsyncMesh` the second number is how
-            many handlers run at once.
+            many handlers run at once. None: as the settings of the node say, 4 and 8 by default.
         clock: a clock to use in place of the machine's, for tests: see `relaymesh.testing`.
         token: the access token, for a URL. None: `RELAYMESH_TOKEN`.
         transport: how to speak to the node of a URL: `websocket`, the default, or `http`.
@@ -88,15 +92,33 @@ class Mesh(Operations):
     hooks: Hooks
     """Functions to call before and after each run of a handler."""
 
-    def _start(self, session: Session, workers: tuple[int, int], *, inline: bool = False) -> None:
+    def _start(self, session: Session, workers: tuple[int, int] | None, *, inline: bool = False) -> None:
         self._session = session
-        self._limit = session.payload_bytes_max
+        self._told_limit = 0
+        self._workers = workers
         self._names = Names(session.namespace)
         self._tables: dict[str, FailureTable] = {}
         self.hooks = Hooks()
         self._renewer = Renewer(session)
-        self._pool = WorkerPool(self, *workers, inline=inline)
+        self._follower = Follower(session, self._follow)
+        self._renewer.on_first = self._follower.begin
+        self._model_calls = ModelCalls()
+        self._pool = WorkerPool(self, *(workers or (CORE_DEFAULT, MAX_DEFAULT)), inline=inline)
         self._closed = threading.Event()
+
+    def _follow(self, values: Parameters) -> None:
+        """Take new settings of the node, where the program chose nothing itself."""
+        self._renewer.beat.ms = values.lease_heartbeat_ms
+        self._model_calls.limit_to(values.llm_parallel_limit)
+        if self.path is None:
+            self._told_limit = values.payload_max_bytes
+        if self._workers is None:
+            self._pool.resize(values.thread_pool_core, values.thread_pool_max)
+
+    def model_call(self) -> AbstractContextManager[None]:
+        """A block that calls a model. At most `llm_parallel_limit` (4) of a mesh run at once; others wait."""
+        self._follower.begin()
+        return self._model_calls.one()
 
     @property
     def path(self) -> os.PathLike[str] | None:
@@ -122,6 +144,26 @@ class Mesh(Operations):
         def register(handler: Handler) -> Handler:
             subscription = self.subscribe(topic, handler_name(handler) if name is None else name, **options)
             return subscription._serve(handler, limits)
+
+        return register
+
+    def step(
+        self,
+        agent: str,
+        *,
+        concurrency: int | None = None,
+        time_limit: float | None = None,
+        **options: Unpack[MailboxOptions],
+    ) -> Callable[[Handler], Handler]:
+        """Decorator: run the function for the steps of an agent; what it returns is the step's result.
+
+        `concurrency` and `time_limit` as for `Agent.handle`. Messages that are no steps come here as well.
+        """
+        checked_step(agent)
+        limits = Limits(concurrency, time_limit)
+
+        def register(handler: Handler) -> Handler:
+            return self.agent(agent, **options)._serve(checked_handler(handler), limits)
 
         return register
 
@@ -166,6 +208,7 @@ class Mesh(Operations):
         self._closed.set()
         if self._session.forked:
             return  # everything here belongs to the parent
+        self._follower.close()  # a pool that closes must not be resized
         try:
             self._pool.close(0.0 if force else most)
         finally:

@@ -35,6 +35,11 @@ class Names:
             address = self._known[name] = agent_address(self._full(name), what)
         return address
 
+    def mailbox(self, name: str, what: str = "mailbox") -> str:
+        """An agent's, or `pattern:name` of a subscription."""
+        pattern, colon, subscription = plain_text(name, what, InvalidEnvelope).partition(":")
+        return self.subscription(pattern, subscription) if colon else self.agent(name, what)
+
     def topic(self, topic: str) -> str:
         return topic_address(self._full(topic))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from relaymesh.node.async_local import AsyncLocalSession
 from relaymesh.node.clock import Clock
 from relaymesh.node.local import LocalSession
 from relaymesh.node.node import Node
+from relaymesh.node.tuning import Given
 from relaymesh.sdk.location import LocalLocation, RemoteLocation
 from relaymesh.sdk.session import AsyncSession, Session
 
@@ -33,7 +35,7 @@ def open_session(location: Location, clock: Clock | None) -> Session:
     """Raises `DirectoryInUse` when another process has the directory and is not a node that can be used."""
     if isinstance(location, LocalLocation):
         try:
-            return LocalSession(Node(location.path, location.settings, clock=clock))
+            return LocalSession(Node(location.path, location.settings, clock=clock, given=_given()))
         except DirectoryInUse as error:
             location = _node_on(location, error)
     return connect_threaded(
@@ -46,13 +48,18 @@ async def open_async_session(location: Location, clock: Clock | None) -> AsyncSe
     if isinstance(location, LocalLocation):
         try:
             return AsyncLocalSession(
-                await asyncio.to_thread(Node, location.path, location.settings, clock=clock)
+                await asyncio.to_thread(Node, location.path, location.settings, clock=clock, given=_given())
             )
         except DirectoryInUse as error:
             location = await asyncio.to_thread(_node_on, location, error)
     return await connect(
         location.url, location.token, location.transport, location.settings, clock=clock, find=location.find
     )
+
+
+def _given() -> Given:
+    """What goes before the settings file of a directory that this process opens."""
+    return Given(environment=os.environ.copy())
 
 
 def _node_on(location: LocalLocation, error: DirectoryInUse) -> RemoteLocation:

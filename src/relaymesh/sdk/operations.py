@@ -20,7 +20,13 @@ from relaymesh.kernel.commands import (
     Tick,
     Unsubscribe,
 )
-from relaymesh.kernel.query import DeadLetters
+from relaymesh.kernel.query import DeadLetters, ListSchedules, ListWorkflows, ShowSchedule
+from relaymesh.kernel.schedules.commands import RemoveSchedule
+from relaymesh.kernel.schedules.schedule import Missed
+from relaymesh.kernel.tasks.commands import RemoveVersions
+from relaymesh.kernel.tasks.status import Status
+from relaymesh.plans.builder import Workflow
+from relaymesh.plans.naming import split_name
 from relaymesh.sdk.agent import Agent, Subscription
 from relaymesh.sdk.compose import chosen_ids, compose_all
 from relaymesh.sdk.delivery import Delivery
@@ -30,9 +36,29 @@ from relaymesh.sdk.letters import DeadLetter, Redriven, Which, choose, edited_me
 from relaymesh.sdk.names import Names
 from relaymesh.sdk.options import MailboxOptions, mailbox_settings
 from relaymesh.sdk.receipt import Receipt, receipts_of
+from relaymesh.sdk.retention import (
+    Age,
+    PurgeReport,
+    asked_preview,
+    asked_purge,
+    check_reason,
+    log_purge,
+    report_of,
+    require_report,
+)
+from relaymesh.sdk.schedule import Schedule, found_schedule, message_of, schedule_of, work_of
+from relaymesh.sdk.schedule import put_of as put_schedule_of
+from relaymesh.sdk.stored_workflow import StoredWorkflow, found_workflow, put_of, workflow_of
+from relaymesh.sdk.submission import MESH_SENDER, document_of, json_of, whole_of
+from relaymesh.sdk.task import Task
+from relaymesh.sdk.task_views import TaskSummary, summary_of
 from relaymesh.wire.envelope import parse_priority
 from relaymesh.wire.housekeeping import Checkpoint, Stats
+from relaymesh.wire.letter_report import FindReport, LetterReport
+from relaymesh.wire.retention import PurgeCounts
+from relaymesh.wire.schedules import HoldSchedule, PutSchedule
 from relaymesh.wire.stats import MeshStats
+from relaymesh.wire.tasks import FindTask, FindTasks, FindWorkflow, PutWorkflow, SubmitTask, notify_kinds
 
 if TYPE_CHECKING:
     from relaymesh.sdk.mesh import Mesh
@@ -40,8 +66,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Operations"]
 
-MESH_SENDER = "default/mesh"
-"""The sender of messages that are published without one."""
 NO_TABLE = FailureTable()
 
 
@@ -49,12 +73,17 @@ class Operations:
     """The operations of a mesh. `Mesh` opens it, runs its handlers and closes it."""
 
     _names: Names
-    _limit: int
+    _told_limit: int
+    """The limit of a message's content as a remote node said it last; 0: as the session says."""
     _tables: dict[str, FailureTable]
     if TYPE_CHECKING:
 
         @property
         def _session(self) -> Session: ...
+
+    @property
+    def _limit(self) -> int:
+        return self._told_limit or self._session.payload_bytes_max
 
     def agent(self, name: str, **options: Unpack[MailboxOptions]) -> Agent:
         """Return the agent of this name; opens its mailbox if it has none. Options change its settings."""
@@ -126,6 +155,133 @@ class Operations:
         tokens = [each._token for each in deliveries if not each._settled]
         mark_settled(deliveries, self._session.execute(Ack(tokens), durable=durable))
 
+    # -- tasks
+
+    def submit(
+        self,
+        workflow: Workflow | Mapping[str, Any] | str,
+        input: Any = None,
+        *,
+        key: str | None = None,
+        again: bool = False,
+        owner: str | None = None,
+        trace: str | None = None,
+        reply_to: str | None = None,
+        notify: Sequence[str] = (),
+    ) -> Task:
+        """Run a workflow: a `Workflow`, a dict as its YAML reads, or the name of a stored one (`"release"`,
+        or `"release@3"` for one version). Durable when it returns.
+
+        The same request runs once: a repeated submit returns the same task. `key` names the request itself;
+        without it the digest of workflow and input does. `again`: run it anew if it ended without success.
+        `owner`: the agent that pays for it. `reply_to`: the agent that gets the outcome as mail, of type
+        task_complete or task_failed. `notify`: what the owner gets mail about: "update", "complete",
+        "failed".
+        """
+        document, data = document_of(workflow), json_of(input)
+        address = MESH_SENDER if owner is None else self._names.agent(owner, "owner")
+        reply = "" if reply_to is None else self._names.agent(reply_to, "reply_to")
+        kinds, chosen = notify_kinds(notify), "" if key is None else key
+        request = SubmitTask(document, data, chosen, address, trace, again, reply_to=reply, notify=kinds)
+        submitted = self._session.execute(request)
+        return Task(cast("Mesh", self), submitted.task, submitted.duplicate)
+
+    def task(self, id: str) -> Task:
+        """The task of this id. Does not ask the node whether there is one."""
+        return Task(cast("Mesh", self), FindTask(id).task)
+
+    def tasks(
+        self, *, status: Status | None = None, workflow: str | None = None, limit: int = 100
+    ) -> list[TaskSummary]:
+        """Tasks, the newest first."""
+        request = FindTasks(self._session.namespace, status, workflow, limit)
+        return [summary_of(view) for view in self._session.execute(request)]
+
+    # -- stored workflows
+
+    def put_workflow(
+        self, workflow: Workflow | Mapping[str, Any], version: str | None = None, *, owner: str | None = None
+    ) -> StoredWorkflow:
+        """Keep a workflow for `submit` by name. Durable when it returns. Tasks that run keep their plans.
+
+        Without a version it gets the one in its document, or the next whole number. The same document again
+        is no new version; another document under a version that exists raises `Conflict`.
+        `owner`: the agent that pays for it.
+        """
+        address = MESH_SENDER if owner is None else self._names.agent(owner, "owner")
+        request = PutWorkflow(whole_of(workflow), "" if version is None else version, address)
+        return put_of(self._session.execute(request))
+
+    def workflow(self, name: str, version: str | None = None) -> StoredWorkflow:
+        """A stored workflow with its document: this version, or the one put last. Raises `NotFound`."""
+        name, chosen = split_name(name, version)
+        request = FindWorkflow(self._session.namespace, name, chosen)
+        return found_workflow(self._session.execute(request), name, chosen)
+
+    def workflows(self, name: str | None = None, *, limit: int = 100) -> list[StoredWorkflow]:
+        """The last version of each stored workflow, or all versions of one; the newest first."""
+        request = ListWorkflows(self._session.namespace, name, limit)
+        return [workflow_of(view) for view in self._session.execute(request)]
+
+    def remove_workflow(self, name: str, version: str | None = None) -> int:
+        """Remove a version of a stored workflow, or all. Tasks go on. Returns how many were removed."""
+        name, chosen = split_name(name, version)
+        return self._session.execute(RemoveVersions(self._session.namespace, name, chosen))
+
+    # -- schedules
+
+    def put_schedule(
+        self,
+        name: str,
+        cron: str,
+        *,
+        tz: str = "UTC",
+        workflow: Workflow | Mapping[str, Any] | str | None = None,
+        input: Any = None,
+        to: str | None = None,
+        content: Any = None,
+        missed: Missed = "one",
+        replace: bool = False,
+        owner: str | None = None,
+        **fields: Any,
+    ) -> Schedule:
+        """Run a workflow, or send `content` to agent `to`, at every tick of a cron line. Durable when it
+        returns, and each tick runs once, whatever dies.
+
+        `workflow` is as for `submit`; a stored one without a version is looked up at each tick. `missed`:
+        what to do about ticks that passed while the mesh was down: one run for all of them, or none.
+        `replace`: put other fields under a name that is taken; else that raises `Conflict`. A message may
+        have the fields `type`, `priority`, `ttl` and `key` of `send`. `owner`: the agent that pays.
+        """
+        address = MESH_SENDER if owner is None else self._names.agent(owner, "owner")
+        message = message_of(address, to, content, fields, self._limit)
+        recipient = None if to is None else self._names.agent(to, "recipient")
+        work = work_of(workflow, input, recipient, message)
+        request = PutSchedule(name, cron, work, address, tz, missed, replace)
+        return put_schedule_of(self._session.execute(request))
+
+    def schedule(self, name: str) -> Schedule:
+        """A schedule, with its work and what its last ticks led to. Raises `NotFound`."""
+        query = ShowSchedule(self._session.namespace, name)
+        return found_schedule(self._session.execute(query), query.name)
+
+    def schedules(self, *, limit: int = 1_000) -> list[Schedule]:
+        """Schedules by name, without their documents, inputs and contents."""
+        query = ListSchedules(self._session.namespace, limit)
+        return [schedule_of(view) for view in self._session.execute(query)]
+
+    def pause_schedule(self, name: str) -> Schedule:
+        """Let no tick run until it is resumed. Raises `NotFound`."""
+        return schedule_of(self._session.execute(HoldSchedule(self._session.namespace, name, True)))
+
+    def resume_schedule(self, name: str) -> Schedule:
+        """Go on with the next tick: those in the pause are not missed, they are left out."""
+        return schedule_of(self._session.execute(HoldSchedule(self._session.namespace, name, False)))
+
+    def remove_schedule(self, name: str) -> bool:
+        """Remove a schedule. What it began goes on. Returns whether there was one."""
+        return self._session.execute(RemoveSchedule(self._session.namespace, name))
+
     # -- looking after it
 
     def dead_letters(self, **filters: Any) -> list[DeadLetter]:
@@ -164,6 +320,43 @@ class Operations:
         """Remove dead letters for good. Returns how many."""
         letters = choose(self._session.execute(DeadLetters()), which, filters)
         return self._session.execute(PurgeDeadLetters([letter.key for letter in letters])) if letters else 0
+
+    def purge(
+        self,
+        *,
+        done_older_than: Age | None = None,
+        dead_older_than: Age | None = None,
+        mailbox: str | None = None,
+        including_steps: bool = False,
+        dry_run: bool = True,
+        reason: str | None = None,
+    ) -> PurgeReport:
+        """Count what is old; with `dry_run=False` and a `reason`, remove it for good.
+
+        `done_older_than`: rows of settled messages and ended tasks; `dead_older_than`: dead letters, which
+        are archived first. Ages are timedeltas or seconds. Without any: the retention of the node itself.
+        `mailbox`: messages and dead letters of this agent, or of `pattern:name`, alone. Letters that steps
+        wait for stay, unless `including_steps`: the steps then fail. Nothing that is live is removed.
+        """
+        flag(dry_run, "dry_run")
+        box = None if mailbox is None else self._names.mailbox(mailbox)
+        asked = asked_preview(done_older_than, dead_older_than, box, including_steps)
+        if not dry_run:
+            check_reason(reason)
+        preview = self._session.execute(asked)
+        if dry_run:
+            return report_of(preview, None)
+        counts, after, more = PurgeCounts(), 0, True
+        request = asked_purge(preview, reason, box, including_steps)
+        while more:
+            part = self._session.execute(asked_purge(preview, reason, box, including_steps, after))
+            counts, after, more = counts.plus(part.counts), part.after, part.more
+        log_purge(request, counts)
+        return report_of(preview, counts)
+
+    def dead_letter_report(self, day: str | None = None) -> LetterReport:
+        """The daily report of dead letters: of a day (YYYY-MM-DD, UTC), or the newest. Raises `NotFound`."""
+        return require_report(self._session.execute(FindReport(day)), day)
 
     def reprioritise(self, name: str, priority: int | str, ids: Sequence[str] | None = None) -> int:
         """Change the priority of an agent's pending messages: all of them, or those with these ids."""

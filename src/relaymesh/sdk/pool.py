@@ -29,22 +29,25 @@ from relaymesh.sdk.handlers import NO_LIMITS, Limits, finished
 from relaymesh.sdk.hooks import call_hooks
 from relaymesh.sdk.session import Arrival, Pull
 from relaymesh.sdk.time_limit import TimeLimit, call_within
+from relaymesh.wire.parameters import DEFAULTS
 
 if TYPE_CHECKING:
     from relaymesh.sdk.mesh import Mesh
 
 log = logging.getLogger("relaymesh.sdk")
 
-CORE_DEFAULT = 4
-MAX_DEFAULT = 8
+CORE_DEFAULT = DEFAULTS.thread_pool_core
+MAX_DEFAULT = DEFAULTS.thread_pool_max
 IDLE_S = 10.0
 JOIN_S = 0.1
 """How long a close waits for a thread before it checks whether to stop waiting."""
 WORKERS_MAX = 10_000
 
 
-def worker_counts(workers: Any) -> tuple[int, int]:
-    """How many handlers run at first, and at most."""
+def worker_counts(workers: Any) -> tuple[int, int] | None:
+    """How many handlers run at first, and at most; None: as the settings of the node say."""
+    if workers is None:
+        return None
     try:
         if type(workers) not in (tuple, list) or len(workers) != 2:
             raise InvalidSettings(f"workers must be two numbers, at first and at most, not {shown(workers)}")
@@ -71,10 +74,15 @@ class Route:
         self.in_hand = 0
         self.asking = False
         """A receive for it is outstanding, or about to be."""
+        self.asked = 0
+        """How many deliveries the last receive may bring."""
         self.pull: Pull | None = None
         self.arrived: Arrival = partial(arrived, self)
         self.waits = False
         """It could not pull because no worker was free; it pulls again when one is."""
+
+
+Job = tuple[Route, list[Delivery]]
 
 
 class WorkerPool:
@@ -85,11 +93,15 @@ class WorkerPool:
         self._core = core
         self._max = max
         self._inline = inline
-        self._jobs: queue.SimpleQueue[tuple[Route, list[Delivery]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._routes: list[Route] = []
         self._threads: set[threading.Thread] = set()
         self._working: dict[int, list[Delivery]] = {}
         """By thread: the deliveries that it works on."""
+        self._settling: set[int] = set()
+        """Threads that settle the last delivery of their job: each can take another one in a moment."""
+        self._kept: dict[int, Job] = {}
+        """By thread: the job that it takes next. It was granted by the settle of the one before."""
         self._idle = 0
         self._lock = threading.Lock()
         self._closing = False
@@ -99,8 +111,19 @@ class WorkerPool:
     def threads(self) -> int:
         return len(self._threads)
 
+    def resize(self, core: int, max: int) -> None:
+        """From now on so many threads, at first and at most. Handlers that run go on."""
+        with self._lock:
+            grown = max > self._max
+            self._core, self._max = core, max
+            hungry = list(self._routes) if grown else []
+        for route in hungry:
+            self._pull_again(route)
+        self._grow()
+
     def serve(self, inbox: Inbox, handler: Handler, limits: Limits = NO_LIMITS) -> None:
         """Run the handler for everything the inbox gets, until the mesh closes."""
+        self._mesh._follower.begin()
         route = Route(inbox, handler, limits, self._arrived)
         self._routes.append(route)
         self._pull(route)
@@ -114,7 +137,7 @@ class WorkerPool:
             route.waits = room == 0 and not route.asking
             if room == 0:
                 return
-            route.asking = True
+            route.asking, route.asked = True, room
         try:
             route.pull = self._mesh._session.pull(route.inbox.address, room, route.arrived)
         except BaseException:
@@ -155,8 +178,13 @@ class WorkerPool:
         for delivery in deliveries:
             if not delivery.settled:
                 self._mesh._renewer.add(delivery)
-        for run in runs_of(deliveries):
-            self._jobs.put((route, run))
+        jobs = [(route, run) for run in runs_of(deliveries)]
+        thread = threading.get_ident()
+        if len(got) == 1 < route.asked and thread in self._settling and self._jobs.empty():
+            self._kept[thread] = jobs[0]  # nothing else waits: the thread goes on, and no other need wake
+            return
+        for job in jobs:
+            self._jobs.put(job)
         self._grow()
 
     def _grow(self) -> None:
@@ -173,26 +201,36 @@ class WorkerPool:
     # -- deliveries are worked off
 
     def _work(self) -> None:
+        thread = threading.get_ident()
         try:
             while True:
-                with self._lock:
-                    self._idle += 1
-                try:
-                    job = self._jobs.get(timeout=IDLE_S)
-                except queue.Empty:
-                    if len(self._threads) > self._core:
-                        return
-                    continue
-                finally:
-                    with self._lock:
-                        self._idle -= 1
+                job = self._kept.pop(thread, None)
+                if job is None:
+                    try:
+                        job = self._next_job()
+                    except queue.Empty:
+                        if len(self._threads) > self._core:
+                            return
+                        continue
                 if job is None:
                     return
                 self._run_job(*job)
+                if len(self._threads) > self._most:
+                    return
         except Exception as error:
             log.debug("a worker ends with the mesh: %s", error)
         finally:
             self._threads.discard(threading.current_thread())
+
+    def _next_job(self) -> Job | None:
+        """Wait for a job; None: the pool closes. Raises `queue.Empty` if none came."""
+        with self._lock:
+            self._idle += 1
+        try:
+            return self._jobs.get(timeout=IDLE_S)
+        finally:
+            with self._lock:
+                self._idle -= 1
 
     def drain(self) -> int:
         """Run what is queued, in this thread. Returns how many deliveries."""
@@ -216,7 +254,7 @@ class WorkerPool:
             self._pull_again(route)
             for delivery in run:
                 if delivery._held and not self._closed:
-                    self._run_one(route, delivery)
+                    self._run_one(route, delivery, delivery is run[-1])
         finally:
             self._working.pop(thread, None)
             for delivery in run:
@@ -227,21 +265,26 @@ class WorkerPool:
             for each in (route, *hungry):
                 self._pull_again(each)
 
-    def _run_one(self, route: Route, delivery: Delivery) -> None:
+    def _run_one(self, route: Route, delivery: Delivery, is_last: bool) -> None:
         """Run the handler once. The worker ends with the mesh, not with what a handler raises."""
         hooks, error = self._mesh.hooks, None
+        thread = threading.get_ident()
         try:
             with delivery:
                 try:
                     if hooks.present:
                         call_hooks(hooks._beginning(delivery), may_end=True)
                     self._call(route, delivery)
+                    if is_last and not hooks.present and not self._inline:
+                        self._settling.add(thread)
                 except Exception as raised:
                     error = raised
                     raise
         except Exception as raised:
             error = raised
             self._failed(raised)
+        finally:
+            self._settling.discard(thread)
         if hooks.present:
             call_hooks(hooks._ending(delivery, error))
 
@@ -250,10 +293,12 @@ class WorkerPool:
         if seconds is None:
             result = route.handler(delivery)
             if inspect.isawaitable(result):
-                asyncio.run(finished(result))
-            return
-        with self._mesh._renewer.watch(TimeLimit(delivery, seconds, self._mesh._session.now())) as limit:
-            call_within(limit, route.handler)
+                result = asyncio.run(finished(result))
+        else:
+            with self._mesh._renewer.watch(TimeLimit(delivery, seconds, self._mesh._session.now())) as limit:
+                result = call_within(limit, route.handler)
+        if not delivery._settled:
+            delivery._take_result(result)
 
     def _failed(self, error: Exception) -> None:
         """A handler raised this. The nack has recorded, logged and counted it."""
@@ -277,10 +322,16 @@ class WorkerPool:
             while not self._jobs.empty():
                 job = self._jobs.get_nowait()
                 unbegun.extend([] if job is None else job[1])
+            unbegun += self._take_kept()
             self._join_threads(timeout, cut_short)
         finally:
             self._closed = True
             self._give_back(unbegun)
+
+    def _take_kept(self) -> list[Delivery]:
+        """What threads have kept for themselves and not begun."""
+        jobs = [self._kept.pop(thread, None) for thread in list(self._kept)]
+        return [delivery for job in jobs if job is not None for delivery in job[1]]
 
     def _forgo_pulls(self) -> None:
         for route in self._routes:
@@ -304,6 +355,7 @@ class WorkerPool:
         """Give back what was not started, and what other threads have not finished."""
         own = threading.get_ident()
         late = [run for thread, run in list(self._working.items()) if thread != own]
+        unbegun = [*unbegun, *self._take_kept()]
         if late:
             log.warning("%d handlers did not finish in time; their deliveries go back", len(late))
         deliveries = [*unbegun, *(delivery for run in late for delivery in run)]

@@ -16,6 +16,8 @@ from relaymesh.sdk.async_delivery import AsyncDelivery
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.session import AsyncSession, Session
 from relaymesh.sdk.time_limit import TimeLimit
+from relaymesh.wire.parameters import DEFAULTS
+from relaymesh.wire.tasks import is_step
 
 log = logging.getLogger("relaymesh.sdk")
 
@@ -25,12 +27,30 @@ RENEW_BELOW = 2 / 3
 """A lease is renewed to its full length when less than this share of it is left."""
 
 
-class _Held:
-    __slots__ = ("delivery", "length_ms")
+class Beat:
+    """The lease of a step is renewed at least every `ms`: `lease_heartbeat_ms`.
 
-    def __init__(self, delivery: Any, length_ms: int) -> None:
+    All leases that are due are one call, which writes no record.
+    """
+
+    __slots__ = ("ms",)
+
+    def __init__(self) -> None:
+        self.ms = DEFAULTS.lease_heartbeat_ms
+
+
+class _Held:
+    __slots__ = ("_beat", "delivery", "length_ms")
+
+    def __init__(self, delivery: Any, length_ms: int, beat: Beat) -> None:
         self.delivery = delivery
         self.length_ms = max(1, length_ms)
+        self._beat = beat if is_step(delivery._envelope) else None
+
+    @property
+    def renew_below_ms(self) -> float:
+        share = self.length_ms * RENEW_BELOW
+        return share if self._beat is None else max(share, self.length_ms - self._beat.ms)
 
 
 class _Asked(NamedTuple):
@@ -49,13 +69,16 @@ class _Renewing:
         self._held: dict[int, _Held] = {}
         self._limits: dict[int, TimeLimit] = {}
         self._noting = threading.Lock()
+        self.beat = Beat()
+        self.on_first: Callable[[], None] = _nothing
+        """Called when the first delivery is held."""
 
     def hold(self, delivery: Any) -> None:
         """Renew from now on, to the present length of the lease. Does nothing if it is already renewed."""
         if id(delivery) not in self._held:
-            self._held[id(delivery)] = _Held(
-                delivery, min(max(1, delivery._deadline - self._now()), LEASE_MS_MAX)
-            )
+            length_ms = min(max(1, delivery._deadline - self._now()), LEASE_MS_MAX)
+            self._held[id(delivery)] = _Held(delivery, length_ms, self.beat)
+            self.on_first()
 
     def discard(self, delivery: Any) -> None:
         self._held.pop(id(delivery), None)
@@ -65,12 +88,12 @@ class _Renewing:
         return [
             _Asked(held.delivery, held.length_ms, held.delivery._extended)
             for held in list(self._held.values())
-            if not held.delivery._settled and held.delivery._deadline - now < held.length_ms * RENEW_BELOW
+            if not held.delivery._settled and held.delivery._deadline - now < held.renew_below_ms
         ]
 
     def pause_s(self) -> float:
         shortest_ms = min([held.length_ms for held in list(self._held.values())], default=60_000)
-        pause_s = min(LOOK_EVERY_S, shortest_ms / 4_000)
+        pause_s = min(LOOK_EVERY_S, shortest_ms / 4_000, self.beat.ms / 2_000)
         if self._limits:
             next_ms = min([limit.at for limit in list(self._limits.values())], default=0) - self._now()
             pause_s = max(0.001, min(pause_s, next_ms / 1000))
@@ -137,6 +160,10 @@ class _Renewing:
                 self._lose(each.delivery)
 
 
+def _nothing() -> None:
+    return None
+
+
 def _extends(asked: list[_Asked]) -> list[tuple[int, int]]:
     return [(each.delivery._token, each.length_ms) for each in asked]
 
@@ -194,6 +221,7 @@ class Renewer(_Renewing):
         self._stopping = True
         self._due.set()
         self._held.clear()
+        self.on_first = _nothing  # the thread may end a moment later, and must not keep the mesh meanwhile
 
 
 class AsyncRenewer(_Renewing):

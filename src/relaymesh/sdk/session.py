@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from relaymesh.errors import MeshError
-from relaymesh.kernel.commands import Request, Result
 from relaymesh.kernel.deliveries import Deliveries
+from relaymesh.kernel.request import Request, Result
 
 Arrival = Callable[[Deliveries, MeshError | None], None]
 """Called once, by the thread that has the deliveries: it only queues them, and never works."""

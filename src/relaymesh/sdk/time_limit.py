@@ -70,20 +70,21 @@ class TimeLimit:
             raise self.error from error
 
 
-def call_within(limit: TimeLimit, handler: Callable[[Any], Any]) -> None:
-    """Run a handler in this thread; a coroutine on a loop of its own."""
+def call_within(limit: TimeLimit, handler: Callable[[Any], Any]) -> Any:
+    """Run a handler in this thread; a coroutine on a loop of its own. Returns what it returns."""
     with limit:
         result = handler(limit.delivery)
         if inspect.isawaitable(result):
-            asyncio.run(_stoppable(limit, result))
+            result = asyncio.run(_stoppable(limit, result))
+    return result
 
 
-async def _stoppable(limit: TimeLimit, awaitable: Awaitable[Any]) -> None:
+async def _stoppable(limit: TimeLimit, awaitable: Awaitable[Any]) -> Any:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     try:
         limit.may_stop(lambda: loop.call_soon_threadsafe(task.cancel))
-        await awaitable
+        return await awaitable
     finally:
         limit.may_stop(None)
         if inspect.iscoroutine(awaitable):
@@ -92,8 +93,8 @@ async def _stoppable(limit: TimeLimit, awaitable: Awaitable[Any]) -> None:
 
 async def call_awaited_within(
     limit: TimeLimit, handler: Callable[[Any], Any], in_thread: Callable[..., Awaitable[Any]]
-) -> None:
-    """Run a handler on this loop; a plain function by `in_thread`."""
+) -> Any:
+    """Run a handler on this loop; a plain function by `in_thread`. Returns what it returns."""
     task = asyncio.current_task()
     assert task is not None
     before = task.cancelling()
@@ -101,16 +102,16 @@ async def call_awaited_within(
         with limit:
             if inspect.iscoroutinefunction(handler):
                 limit.may_stop(task.cancel)
-                await handler(limit.delivery)
-                return
+                return await handler(limit.delivery)
             result = await in_thread(handler, limit.delivery)
             if inspect.isawaitable(result):
                 try:
                     limit.may_stop(task.cancel)
-                    await result
+                    return await result
                 finally:
                     if inspect.iscoroutine(result):
                         result.close()
+            return result
     finally:
         if limit.stopped and task.uncancel() > before:
             raise asyncio.CancelledError  # by the mesh that closes, at the same time

@@ -1,7 +1,8 @@
 """AsyncAPI 3 of the WebSocket, made from the types of its frames.
 
 It describes the JSON protocol. The binary one has the same operations, with messages and deliveries in
-the journal's own encoding: it is for this package's client, not for strangers.
+the journal's own encoding: it is for this package's client, not for strangers. `x-calls` has the names of
+calls, the scope that each needs and its arguments.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 from relaymesh.server.schemas import opened
 from relaymesh.server.version import VERSION
 from relaymesh.server.ws import text
+from relaymesh.server.ws.calls import CALLS
 from relaymesh.wire import frames
 from relaymesh.wire.message import Message
 
@@ -35,7 +37,9 @@ NODE_FRAMES: tuple[type[msgspec.Struct], ...] = (
 def asyncapi() -> dict[str, Any]:
     """The whole document: one channel, what a client may send on it, and what it gets."""
     client, node = get_args(text.ClientFrame), NODE_FRAMES
-    _, schemas = msgspec.json.schema_components([_shown(kind) for kind in (*client, *node)], ref_template=REF)
+    kinds = [_shown(kind) for kind in (*client, *node)]
+    calls = [_shown(text.ARGUMENTS.get(row.arguments, row.arguments)) for row in CALLS.values()]
+    named, schemas = msgspec.json.schema_components([*kinds, *calls], ref_template=REF)
     opened(schemas)
     return {
         "asyncapi": "3.0.0",
@@ -64,8 +68,15 @@ def asyncapi() -> dict[str, Any]:
             "fromNode": _operation("send", "What the node sends.", node),
         },
         "components": {
-            "messages": {name_of(kind): _message(kind) for kind in (*client, *node)},
+            "messages": {
+                name_of(kind): _message(kind, schema)
+                for kind, schema in zip((*client, *node), named, strict=False)
+            },
             "schemas": schemas,
+        },
+        "x-calls": {
+            name: {"scope": row.scope, "arguments": schema}
+            for (name, row), schema in zip(CALLS.items(), named[len(kinds) :], strict=True)
         },
     }
 
@@ -92,7 +103,7 @@ def _shown(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
 
 def _field(field: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
     if field.type is msgspec.Raw:
-        return field.name, Any, None
+        return (field.name, Any) if field.required else (field.name, Any, None)
     kind = list[Message] if field.type == text.Messages else field.type
     return (field.name, kind) if field.required else (field.name, kind, field.default)
 
@@ -104,9 +115,8 @@ def name_of(kind: type) -> str:
     return tag
 
 
-def _message(kind: type[msgspec.Struct]) -> dict[str, Any]:
+def _message(kind: type[msgspec.Struct], payload: dict[str, Any]) -> dict[str, Any]:
     summary = _in_wire_names(" ".join((kind.__doc__ or "").split()), kind)
-    payload = {"$ref": REF.format(name=kind.__name__)}
     return {"name": name_of(kind), "payload": payload, **({"summary": summary} if summary else {})}
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import msgspec
 
 from relaymesh import errors
-from relaymesh.errors import Refused
+from relaymesh.errors import Refused, SenderError
 
 
 class AgentBusy(Refused):
@@ -28,6 +28,13 @@ class AgentBusy(Refused):
 
     code = "AGENT_BUSY"
     default_hint = "give the task to another agent, or wait until this one registers again"
+
+
+class TaskNotFound(SenderError):
+    """There is no such task, or it has no such step."""
+
+    code = "TASK_NOT_FOUND"
+    default_hint = "`task` and `step` are those of the content of the task_assign that the agent was given"
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -62,8 +69,9 @@ CODES: tuple[Code, ...] = (
         protocol=True,
     ),
     Code(
-        "TASK_NOT_FOUND", 0, False,
-        "Only in a nack: a receiver refused a message of a task it does not know, with this code",
+        "TASK_NOT_FOUND", 404, False,
+        "A task message to `relaymesh` names a task or step that is not there. In a nack: a receiver refused"
+        " a message of a task it does not know",
         protocol=True,
     ),
     Code(
@@ -93,8 +101,11 @@ CODES: tuple[Code, ...] = (
     Code("PAYLOAD_TOO_LARGE", 413, False, "The content, or the whole body, is over its limit"),
     Code("MAILBOX_FULL", 429, True, "The mailbox, or a subscription of the topic, has no room"),
     Code("INVALID_VALUE", 400, False, "A value of the call has the wrong type, or lies outside its bounds"),
+    Code("INVALID_PLAN", 400, False, "A workflow, or the input of a task, is wrong: the detail names it"),
+    Code("TASK_ENDED", 409, False, "The task of the step has ended: there is nothing left to do for it"),
     Code("DEAD_LETTERS_FULL", 429, True, "The mailbox has as many dead letters as it may: redrive or purge"),
     Code("OVER_BUDGET", 429, True, "As much is kept for this sender as may be; acks and nacks still work"),
+    Code("SIGNALS_FULL", 429, True, "The task keeps as many signals as it may that no step waits for yet"),
     Code("INVALID_SETTINGS", 400, False, "A setting of a mailbox or subscription is out of its range"),
     Code("METHOD_NOT_ALLOWED", 405, False, "The path is there, for other methods"),
     Code("WRONG_CONTENT_TYPE", 415, False, "A body that does not say it is JSON"),

@@ -12,6 +12,7 @@ from relaymesh.errors import InvalidEnvelope
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.step import Receipt
 from relaymesh.server.exchange import decode_body
+from relaymesh.server.orders import order_in, with_a_reply
 from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import Principal
 from relaymesh.server.served import Served
@@ -72,7 +73,7 @@ def _wrong_count(count: int) -> InvalidEnvelope:
 class Intake:
     """Checked messages in the order they came, and by recipient."""
 
-    __slots__ = ("_order", "groups", "minted", "notes", "senders")
+    __slots__ = ("_order", "groups", "minted", "notes", "order", "senders")
 
     def __init__(
         self, served: Served, principal: Principal, messages: Sequence[Incoming], sender: str | None = None
@@ -95,6 +96,13 @@ class Intake:
         self.senders = stamps.senders
         self.groups = list(by_recipient.items())
         self._order = [i for positions in order.values() for i in positions]
+        self.order = order_in(self.groups)
+        """The one message, if it is for the mesh itself: it is obeyed, never sent."""
+
+    def require_mail(self) -> None:
+        """Refuse what is for the mesh itself: it cannot be sent in one step with anything else."""
+        if self.order is not None:
+            raise with_a_reply()
 
     def receipts(self, given: Sequence[Receipt]) -> list[ReceiptBody]:
         """Receipts came by recipient; give them back in the order of the messages."""

@@ -9,17 +9,21 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 from msgspec import field
 
+from relaymesh.kernel.tasks.status import Status
 from relaymesh.server.codes import CODES
 from relaymesh.server.routing import Operation
 from relaymesh.server.schemas import opened
 from relaymesh.server.version import VERSION
 from relaymesh.wire import api
 from relaymesh.wire.message import Message
+from relaymesh.wire.retention import AGE_MS_MAX
+from relaymesh.wire.settings import HISTORY_MAX
+from relaymesh.wire.tasks import ITS_END
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
@@ -68,6 +72,18 @@ RECEIVING = {
     "correlation_id": {"type": "string", "minLength": 1, "maxLength": 512},
     "holder": {"type": "string", "minLength": 1, "maxLength": 128},
 }
+LOADS = {"limit": _whole(1, HISTORY_MAX, HISTORY_MAX, "The newest of them.")}
+PURGE = {
+    "done_ms": {"type": "integer", "minimum": 0, "maximum": AGE_MS_MAX, "description": "Done longer ago."},
+    "dead_ms": {"type": "integer", "minimum": 0, "maximum": AGE_MS_MAX, "description": "Died longer ago."},
+    "mailbox": {"type": "string", "minLength": 1, "maxLength": 512, "description": "Full address."},
+    "including_steps": {
+        "type": "boolean",
+        "default": False,
+        "description": "Also dead letters of waiting steps.",
+    },
+}
+REPORT = {"day": {"type": "string", "format": "date", "description": "YYYY-MM-DD; else the newest."}}
 LETTERS = {
     "receiver": {"type": "string", "description": "Mailbox it died in: address or name."},
     "sender": {"type": "string", "description": "Who sent it: address or name."},
@@ -78,6 +94,28 @@ LETTERS = {
     "until": {"type": "string", "format": "date-time", "description": "Died before this time."},
     "status": {"enum": ["pending", "redriven", "all"], "default": "pending"},
     "limit": _whole(1, 10_000, 100, "At most so many."),
+}
+TASKS = {
+    "status": {"enum": list(get_args(Status)), "description": "Tasks in this state."},
+    "workflow": {"type": "string", "description": "Tasks of the workflow of this name."},
+    "namespace": {"type": "string", "description": "Of a credential of every namespace: of this one alone."},
+    "limit": _whole(1, 1_000, 100, "At most so many."),
+    "cursor": {"type": "integer", "minimum": 0, "description": "`cursor` of the page before."},
+}
+WORKFLOWS = {
+    "name": {"type": "string", "description": "Every version of the workflow of this name."},
+    **{name: TASKS[name] for name in ("namespace", "limit", "cursor")},
+}
+SCHEDULES = {
+    **{name: TASKS[name] for name in ("namespace", "limit")},
+    "cursor": {"type": "string", "maxLength": 512, "description": "`cursor` of the page before."},
+}
+VERSION_OF = {
+    "version": {
+        "type": "string",
+        "maxLength": 128,
+        "description": "Left out: the last one; to remove: all.",
+    }
 }
 SENDING = Details(
     request=(Message, list[Message]),
@@ -114,11 +152,50 @@ DETAILS: dict[tuple[str, str], Details] = {
     ("PUT", "/v1/topics/{topic}/subscriptions/{name}"): Details(
         request=(api.SubscribeRequest,), body_required=False, problems=(507,)
     ),
+    ("POST", "/v1/tasks"): Details(
+        request=(api.SubmitRequest,), status=201, answer=(api.SubmittedAnswer,), problems=(409, 507)
+    ),
+    ("GET", "/v1/tasks"): Details(query=TASKS),
+    ("POST", "/v1/tasks/{id}/cancel"): Details(request=(api.CancelRequest,), body_required=False),
+    ("POST", "/v1/tasks/{id}/steps/{step}/answer"): Details(request=(api.AnswerRequest,)),
+    ("POST", "/v1/tasks/{id}/signals"): Details(request=(api.SignalRequest,)),
+    ("POST", "/v1/tasks/{id}/budget"): Details(request=(api.BudgetRequest,)),
+    ("POST", "/v1/tasks/{id}/rerun"): Details(
+        request=(api.RerunRequest,), status=201, answer=(api.SubmittedAnswer,)
+    ),
+    ("GET", "/v1/tasks/{id}"): Details(
+        query={
+            "wait": {"type": "number", "minimum": 0, "maximum": 30, "default": 0, "description": "Seconds."},
+            "seen": _whole(-1, ITS_END, -1, "`revision` that is known; 2^62 waits for the end alone."),
+        }
+    ),
+    ("POST", "/v1/workflows"): Details(
+        request=(api.PutWorkflowRequest,), status=201, answer=(api.WorkflowSummaryBody,), problems=(409, 507)
+    ),
+    ("GET", "/v1/workflows"): Details(query=WORKFLOWS),
+    ("POST", "/v1/workflows/{name}/run"): Details(
+        request=(api.RunRequest,),
+        body_required=False,
+        status=201,
+        answer=(api.SubmittedAnswer,),
+        problems=(409, 507),
+    ),
+    ("GET", "/v1/workflows/{name}"): Details(query=VERSION_OF),
+    ("DELETE", "/v1/workflows/{name}"): Details(query=VERSION_OF),
+    ("POST", "/v1/schedules"): Details(
+        request=(api.PutScheduleRequest,), status=201, answer=(api.ScheduleBody,), problems=(409, 507)
+    ),
+    ("GET", "/v1/schedules"): Details(query=SCHEDULES),
+    ("POST", "/v1/schedules/{name}/resume"): Details(problems=(409,)),
     ("POST", "/v1/agents"): Details(request=(api.RegisterRequest,), problems=(507,)),
     ("POST", "/v1/agents/{name}/heartbeat"): Details(request=(api.HeartbeatRequest,), body_required=False),
     ("GET", "/v1/dead-letters"): Details(query=LETTERS),
     ("POST", "/v1/dead-letters/redrive"): Details(request=(api.RedriveRequest,), problems=(409, 507)),
     ("POST", "/v1/dead-letters/purge"): Details(request=(api.PurgeRequest,)),
+    ("GET", "/v1/dead-letters/report"): Details(query=REPORT, problems=(404,)),
+    ("GET", "/v1/purge"): Details(query=PURGE),
+    ("POST", "/v1/purge"): Details(request=(api.PurgeOldRequest,)),
+    ("GET", "/v1/settings/history"): Details(query=LOADS),
     ("POST", "/v1/delayed/deliver"): Details(request=(api.ForceDelayedRequest,), body_required=False),
     ("GET", "/v1/agents"): Details(answer=(api.AgentsAnswer,)),
     ("GET", "/v1/stats"): Details(answer=(api.StatsAnswer,)),
@@ -239,6 +316,8 @@ def _responses(row: Operation, path: str, details: Details) -> dict[str, Any]:
     schema = {"type": "string"} if details.text else _schema(_answers(row, details))
     good = {"description": "Done", "content": {media: {"schema": schema}}}
     responses: dict[str, Any] = {str(details.status): good}
+    if details.status == 201:
+        responses["200"] = {"description": "It was there already", "content": good["content"]}
     if path == "/readyz":
         responses["503"] = {"description": "Messages are not taken now", "content": good["content"]}
     if details.conflict is not None:

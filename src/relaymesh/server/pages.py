@@ -8,7 +8,6 @@ from itertools import islice
 from typing import TypeVar
 
 from relaymesh.kernel.dead_letters import DeadLetter
-from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.looks import pending_rows
 from relaymesh.kernel.pending import Pending
@@ -70,15 +69,11 @@ async def letters_after(
 
 def pending_size(row: Pending) -> int:
     """About how many bytes it is shown with."""
-    return _envelope_size(row.envelope) + _failures_size(row.failures or ())
+    return row.envelope.size + _failures_size(row.failures or ())
 
 
 def letter_size(letter: DeadLetter) -> int:
-    return _envelope_size(letter.envelope) + _failures_size(letter.failures)
-
-
-def _envelope_size(envelope: Envelope) -> int:
-    return len(envelope.content) + len(envelope.extra or b"")
+    return letter.envelope.size + _failures_size(letter.failures)
 
 
 def _failures_size(failures: Iterable[Failure]) -> int:

@@ -37,7 +37,7 @@ class Presence:
     """The last word of every agent. Time is passed in: mesh time, ms."""
 
     def __init__(self, heartbeat_timeout_ms: int) -> None:
-        self._timeout_ms = heartbeat_timeout_ms
+        self.timeout_ms = heartbeat_timeout_ms
         self._heard: dict[str, Heard] = {}
 
     def heard(self, agent: str, now: int, status: str | None = None) -> None:
@@ -64,12 +64,20 @@ class Presence:
         last = self._heard.get(agent)
         return None if last is None else last.status
 
+    def offline(self, now: int) -> list[str]:
+        """The agents that were heard of and are silent now, or said goodbye. Any thread may ask."""
+        return [
+            agent
+            for agent, last in self._heard.copy().items()
+            if last.gone or now - last.at >= self.timeout_ms
+        ]
+
     def state(
         self, agent: str, now: int, *, registered: bool = True, draining: bool = False
     ) -> PresenceState:
         last = self._heard.get(agent)
         if last is None:
             return "registered" if registered else "unknown"
-        if last.gone or now - last.at >= self._timeout_ms:
+        if last.gone or now - last.at >= self.timeout_ms:
             return "offline"
         return "draining" if draining else "online"

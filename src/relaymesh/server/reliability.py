@@ -9,6 +9,7 @@ import msgspec
 from relaymesh.errors import InvalidSettings
 from relaymesh.kernel.bounds import LEASE_MS_MAX, RETRIES_MAX, whole
 from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.wire.parameters import Parameters
 
 ACK_TIMEOUT_MS = 30_000
 MAX_RETRIES = 3
@@ -72,6 +73,13 @@ class ReliabilityConfig(
             if getattr(given, name) in (getattr(PLAIN, name), *(following or {}).get(name, ()))
         }
         return msgspec.structs.replace(given, **changed)
+
+
+def config_of(values: Parameters) -> ReliabilityConfig:
+    """The six of the settings that are in force."""
+    return ReliabilityConfig(
+        **{field: getattr(values, field) for field in ReliabilityConfig.__struct_fields__}
+    )
 
 
 PLAIN = MailboxSettings()

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from relaymesh.errors import InvalidEnvelope, NotFound
 from relaymesh.kernel.address import name_of, namespace_of
-from relaymesh.kernel.commands import Command, DrainAgent, RegisterAgent, Result
+from relaymesh.kernel.commands import DrainAgent, RegisterAgent
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.registration import Registration
+from relaymesh.kernel.request import Command, Result
 from relaymesh.server.codes import AgentBusy
 from relaymesh.server.presence import Presence, PresenceState
 from relaymesh.server.reliability import ReliabilityConfig
 from relaymesh.server.security.likeness import check_unlike
 from relaymesh.wire.joining import joining
+from relaymesh.wire.tasks import is_order
 from relaymesh.wire.types import Role, check_direction, role_or_default
 
 VERSIONS_SPOKEN = ("1.0", "1.1")
@@ -61,6 +63,11 @@ class Roster:
         self.config = config or ReliabilityConfig()
         self.presence = Presence(self.config.heartbeat_timeout)
 
+    def follow(self, config: ReliabilityConfig) -> None:
+        """Take another configuration from now on. Any thread may call it."""
+        self.config = config
+        self.presence.timeout_ms = config.heartbeat_timeout
+
     # -- joining and leaving
 
     async def register(
@@ -72,6 +79,7 @@ class Roster:
         capabilities: Sequence[str] = (),
         protocol: str = VERSIONS_SPOKEN[-1],
         metadata: Mapping[str, Any] | None = None,
+        settles: bool = False,
     ) -> Registration:
         """`handshake.register`: checked, made durable, and heard of. Raises `InvalidEnvelope`."""
         command = joining(
@@ -82,6 +90,7 @@ class Roster:
             protocol=negotiate(protocol),
             settings=self.config.mailbox_settings(),
             budget=self._budget,
+            settles=settles,
         )
         registration: Registration = await asyncio.to_thread(self._join, command)
         self.presence.heard(agent, now)
@@ -105,6 +114,11 @@ class Roster:
         self.presence.heard(agent, now, status)
 
     # -- looking
+
+    def with_taken(self, agents: Iterable[str]) -> list[str]:
+        """Those of these agents that took steps, and report later."""
+        found: list[str] = self._core.read(lambda kernel: kernel.state.board.taken.of(agents))
+        return found
 
     def registration(self, agent: str) -> Registration | None:
         found: Registration | None = self._core.read(lambda kernel: kernel.state.agents.get(agent))
@@ -131,8 +145,10 @@ class Roster:
         """Whether this type may go from one to the other now.
 
         Raises `InvalidEnvelope` for a direction the protocol does not have, and `AgentBusy` for a task
-        that is given to a draining agent.
+        that is given to a draining agent. The mesh itself, which tasks are reported to, has no role.
         """
+        if recipient is not None and is_order(type, recipient):
+            recipient = None
         check_direction(type, sender, recipient, self.role_of)
         if type == "task_assign" and recipient is not None:
             known = self.registration(recipient)

@@ -16,7 +16,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,9 +27,9 @@ from relaymesh.node.async_local import AsyncLocalSession
 from relaymesh.node.node import Node
 from relaymesh.node.opening import STORE_FILE
 from relaymesh.node.settings import MeshSettings
+from relaymesh.node.tuning import Given
 from relaymesh.server.address import NodeAddress, remove_address, server_folder, write_address
 from relaymesh.server.app import build_app
-from relaymesh.server.applied import apply_to_known
 from relaymesh.server.listening import listen, url_of
 from relaymesh.server.security.audit import AuditLog
 from relaymesh.server.security.connections import Connections
@@ -38,9 +38,11 @@ from relaymesh.server.security.tokens import Tokens, wall_ms
 from relaymesh.server.served import Served
 from relaymesh.server.settings import ServerSettings
 from relaymesh.server.signals import Seam, asked_to_stop, system_signals
+from relaymesh.server.tuning import Following, prepare_mailboxes
 from relaymesh.server.version import PROTOCOL_VERSION
 from relaymesh.store.views import Views
 from relaymesh.wire.envelope import iso
+from relaymesh.wire.parameters import Value
 
 log = logging.getLogger("relaymesh.server")
 
@@ -80,12 +82,21 @@ class NodeServer:
         *,
         announce: Callable[[Running], None],
         signals: Seam | None = None,
+        flags: Mapping[str, Value] | None = None,
+        toml: Path | None = None,
     ) -> None:
+        """`flags`: settings that were chosen also where they are the default. `toml`: a relaymesh.toml whose
+        `[settings]` go before the settings file.
+        """
         self._directory = directory
         self._mesh = mesh
         self._settings = settings
         self._announce = announce
         self._signals = signals or system_signals()
+        self._given = Given(
+            environment=os.environ.copy(), flags={**settings.flags, **(flags or {})}, toml=toml
+        )
+        self._graceful_timeout: Callable[[], float] = lambda: settings.graceful_timeout
         self._asked = asyncio.Event()
         self._hurried = asyncio.Event()
 
@@ -95,27 +106,33 @@ class NodeServer:
         tls = tls_context(self._settings)
         tokens = Tokens(server_folder(self._directory))
         with contextlib.closing(listen(self._settings)) as bound:
-            node = await asyncio.to_thread(Node, self._directory, self._mesh)
+            node = await asyncio.to_thread(Node, self._directory, self._mesh, given=self._given)
             try:
+                self._graceful_timeout = lambda: node.values().graceful_timeout
                 folder = server_folder(self._directory)
-                await asyncio.to_thread(apply_to_known, node.core, folder, self._settings.reliability)
+                await asyncio.to_thread(prepare_mailboxes, node, folder)
                 served = self._served(node, tokens)
+                following = Following(served, folder)
                 server = _Uvicorn(self._config(served, tls))
             except BaseException:
                 await asyncio.to_thread(node.close, force=True)
                 raise
-            with asked_to_stop(self._signals, self._stop):
-                return await self._serve(served, server, bound)
+            following.begin()
+            with asked_to_stop(self._signals, self.stop):
+                return await self._serve(served, server, bound, following)
 
-    def _stop(self, name: str) -> None:
+    def stop(self, name: str) -> None:
+        """Stop in order; the second time, at once. `name`: why. Belongs to the loop."""
         if self._asked.is_set():
-            log.warning("%s again: stopping at once", name)
             self._hurried.set()
+            log.warning("%s again: stopping at once", name)
         else:
-            log.info("%s: stopping within %g s", name, self._settings.graceful_timeout)
             self._asked.set()
+            log.info("%s: stopping within %g s", name, self._graceful_timeout())
 
-    async def _serve(self, served: Served, server: uvicorn.Server, bound: socket.socket) -> bool:
+    async def _serve(
+        self, served: Served, server: uvicorn.Server, bound: socket.socket, following: Following
+    ) -> bool:
         node = served.node
         serving = asyncio.create_task(server.serve(sockets=[bound]))
         try:
@@ -124,6 +141,7 @@ class NodeServer:
             await self._until_the_end(node, serving)
         finally:
             failure = node.core.failure
+            following.end()
             in_order = await self._wind_up(served, server, serving)
         if failure is not None:
             raise failure
@@ -203,7 +221,7 @@ class NodeServer:
         try:
             await asyncio.wait(
                 {ending, hurried},
-                timeout=self._settings.graceful_timeout,
+                timeout=self._graceful_timeout(),
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
@@ -216,7 +234,7 @@ class NodeServer:
         return True
 
     async def _end(self, served: Served, server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
-        await asyncio.wait({serving}, timeout=self._settings.graceful_timeout * CONNECTIONS_SHARE)
+        await asyncio.wait({serving}, timeout=self._graceful_timeout() * CONNECTIONS_SHARE)
         if not serving.done():
             _cut_connections(server)
         await serving

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from relaymesh.plans.schema import workflow_schema
 from relaymesh.wire.api import AgentBody
-from relaymesh.wire.bodies import AckContent, NackContent, Task
+from relaymesh.wire.bodies import ORDERS, AckContent, NackContent, TaskAssigned
 from relaymesh.wire.message import Message, Metadata
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -23,12 +24,14 @@ SCHEMA_FILES = (
     "message.schema.json",
     "task.schema.json",
     "agent.schema.json",
+    "workflow.schema.json",
 )
 
 OPEN = (Message, Metadata)
 """Types whose unknown fields are kept: to a schema they are open, whatever the decoder says."""
 BY_TYPE: dict[str, type] = {"ack": AckContent, "nack": NackContent}
-TASK_TYPES = ("task_assign", "task_update", "task_complete", "task_failed")
+MESH = "^([^/]*/)?relaymesh$"
+"""The address of the mesh itself, which understands the content of tasks. Agents may agree on another one."""
 
 
 def schema_of(kind: type, title: str) -> dict[str, Any]:
@@ -48,11 +51,17 @@ def opened(components: dict[str, Any]) -> None:
 def message_schema() -> dict[str, Any]:
     """A message by its type: what the content is, where the protocol says so."""
     (envelope, *contents), components = msgspec.json.schema_components(
-        [Message, *BY_TYPE.values(), Task], ref_template="#/$defs/{name}"
+        [Message, *BY_TYPE.values(), *ORDERS.values(), TaskAssigned], ref_template="#/$defs/{name}"
     )
     opened(components)
     rules = [_rule({"const": name}, content) for name, content in zip(BY_TYPE, contents, strict=False)]
-    rules.append(_rule({"enum": list(TASK_TYPES)}, {"anyOf": [contents[-1], {}]}))
+    orders = contents[len(BY_TYPE) : -1]
+    rules += [
+        _rule({"const": name}, content, to=MESH)
+        for name, content in zip(ORDERS, orders, strict=True)
+        if name != "answer"  # with a correlation id its content is any value
+    ]
+    rules.append(_rule({"const": "task_assign"}, contents[-1], sender=MESH))
     del components["Message"]["properties"][
         "type"
     ]  # control frames are messages too, once the mesh sends them
@@ -65,8 +74,25 @@ def message_schema() -> dict[str, Any]:
     }
 
 
-def _rule(type: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    condition = {"properties": {"type": type}, "required": ["type"]}
+def task_schema() -> dict[str, Any]:
+    """The content of messages about tasks: those the mesh writes, and those it obeys."""
+    contents, components = msgspec.json.schema_components(
+        [TaskAssigned, *ORDERS.values()], ref_template="#/$defs/{name}"
+    )
+    return {
+        "$schema": DRAFT,
+        "title": "Tasks: what the mesh sends as task_assign, and what it obeys",
+        "anyOf": list(contents),
+        "$defs": components,
+    }
+
+
+def _rule(
+    type: dict[str, Any], content: dict[str, Any], *, to: str | None = None, sender: str | None = None
+) -> dict[str, Any]:
+    """What the content of this type is, where it goes to or comes from such an address."""
+    ends = {name: {"pattern": pattern} for name, pattern in (("to", to), ("from", sender)) if pattern}
+    condition = {"properties": {"type": type, **ends}, "required": ["type", *ends]}
     return {"if": condition, "then": {"properties": {"content": content}}}
 
 
@@ -75,8 +101,9 @@ def schemas() -> dict[str, dict[str, Any]]:
     made = (
         schema_of(Message, "The envelope of a message"),
         message_schema(),
-        schema_of(Task, "A task, as agents speak of it"),
+        task_schema(),
         schema_of(AgentBody, "An agent"),
+        {"$schema": DRAFT, **workflow_schema()},
     )
     return dict(zip(SCHEMA_FILES, made, strict=True))
 

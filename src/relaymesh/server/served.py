@@ -13,6 +13,7 @@ from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.node.async_local import AsyncLocalSession
 from relaymesh.node.node import Node
 from relaymesh.server.counting import Counting
+from relaymesh.server.reliability import ReliabilityConfig, config_of
 from relaymesh.server.roster import Roster
 from relaymesh.server.settings import ServerSettings
 from relaymesh.store.views import Views
@@ -57,12 +58,20 @@ class Served:
 
     def __post_init__(self) -> None:
         self.counting = Counting(self)
-        self.roster = Roster(self.node.core, self.settings.reliability, self.budget)
+        given = self.settings.reliability
+        config = config_of(self.node.values()) if given == ReliabilityConfig() else given
+        self.roster = Roster(self.node.core, config, self.budget)
+        self.node.advancing.away = lambda: self.roster.presence.offline(self.now)
 
     @property
     def budget(self) -> int:
         """Bytes of mail that the node keeps for one sender; 0 is no limit."""
         return self.settings.security.kept_bytes_max
+
+    @property
+    def taken_ms(self) -> int:
+        """The lease of a step that an agent took and reports on later: as long as an agent may be silent."""
+        return self.roster.config.heartbeat_timeout
 
     def opening(self, mailbox: str, given: MailboxSettings | None) -> MailboxSettings | None:
         """The settings to open a mailbox with: those given, and the server's own where they say nothing.
@@ -71,7 +80,7 @@ class Served:
         """
         if given is None and self.node.core.read(lambda kernel: mailbox in kernel.state.mailboxes):
             return None
-        return self.settings.reliability.mailbox_settings(given)
+        return self.roster.config.mailbox_settings(given)
 
     @property
     def now(self) -> int:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
 from relaymesh.errors import InvalidSettings
 from relaymesh.server.reliability import ReliabilityConfig
 from relaymesh.server.security.limits import SecuritySettings
+from relaymesh.wire.parameters import DEFAULTS, ROWS, Value, graceful_timeout_default
 
 PORT_DEFAULT = 7717
-GRACEFUL_TIMEOUT_S = 15.0
-GRACEFUL_TIMEOUT_WINDOWS_S = 5.0
-"""Windows ends a process whose console was closed after five seconds, whatever it is doing."""
-
-
-def graceful_timeout_default(platform: str = os.name) -> float:
-    return GRACEFUL_TIMEOUT_WINDOWS_S if platform == "nt" else GRACEFUL_TIMEOUT_S
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +50,17 @@ class ServerSettings:
                 raise InvalidSettings(f"{name} is {getattr(self, name)}: it must be positive")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InvalidSettings("tls_cert and tls_key go together", hint="give both, or neither")
+
+    @property
+    def flags(self) -> dict[str, Value]:
+        """What a program set here of the settings that a file may hold too; a default is not set."""
+        found: dict[str, Value] = {}
+        for name, row in ROWS.items():
+            holder = self.reliability if hasattr(self.reliability, row.field) else self
+            value = getattr(holder, row.field, row.default)
+            if value != getattr(DEFAULTS, row.field):
+                found[name] = value
+        return found
 
     @property
     def scheme(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from datetime import date
 from urllib.parse import quote
 
 from relaymesh.kernel.token import format_token, parse_token
@@ -27,7 +28,6 @@ QUOTED_LENGTH_MAX = 160
 _SAFE = "_.+@=-"
 _SEND = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]{0,127}\Z")
 _DELIVERY = re.compile(r"[A-Za-z0-9_%][A-Za-z0-9_.+@=%-]{0,159}~(\d{1,6}\.\d{1,8}\.\d{1,13})\Z")
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 
 
 def stem_of(name: str, ending: str) -> str | None:
@@ -47,7 +47,11 @@ is_worker = is_send
 
 
 def is_day(name: str) -> bool:
-    return _DAY.match(name) is not None
+    """Whether it is a date, as the gateway writes it."""
+    try:
+        return name.isascii() and date.fromisoformat(name).isoformat() == name
+    except ValueError:
+        return False
 
 
 def delivery_stem(id: str, token: int) -> str:

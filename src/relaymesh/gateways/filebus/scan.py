@@ -7,9 +7,7 @@ upon are found here, cleared away if they are the gateway's own, reported if the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 
-from relaymesh.errors import DirectoryError
 from relaymesh.gateways.filebus.deliveries import Deliveries
 from relaymesh.gateways.filebus.folder import TEMPORARY, Folder, kind_of
 from relaymesh.gateways.filebus.inbox import ENDINGS
@@ -27,11 +25,11 @@ from relaymesh.gateways.filebus.names import (
     stem_of,
     token_of,
 )
-from relaymesh.gateways.filebus.notices import Notices
+from relaymesh.gateways.filebus.notices import Notices, log
+from relaymesh.gateways.filebus.retention import DAY_S, purge_files
 from relaymesh.gateways.filebus.settings import BusSettings
 from relaymesh.gateways.filebus.tree import Tree
 
-DAY_S = 86_400
 LEFT_BEHIND_S = 3600
 """A payload without its meta that was not touched for so long was left behind."""
 
@@ -52,6 +50,7 @@ class Scan:
         self._settings = settings
         self._notices = notices
         self._wall = wall
+        self._purged_on: int | None = None
 
     def turn(self) -> None:
         self._deliveries.check_claims()
@@ -91,34 +90,19 @@ class Scan:
     # -- retention
 
     def _purge(self) -> None:
-        tree = self._tree
-        keep_s = self._settings.done_retention_days * DAY_S
-        for name in tree.receipt.files(anew=True):
-            if name.endswith(RECEIPT) and self._age_s(tree.receipt, name) > keep_s:
-                tree.receipt.remove(name)
-        for folder in tree.workers.values():
-            for name in folder.files():
-                if name.endswith(LOST) and self._age_s(folder, name) > keep_s:
-                    folder.remove(name)
-        today = datetime.fromtimestamp(self._wall(), UTC)
-        last = (today - timedelta(days=self._settings.done_retention_days)).strftime("%Y-%m-%d")
-        for day in tree.done.others(anew=True):
-            if is_day(day) and day < last:
-                self._purge_day(day)
-
-    def _purge_day(self, day: str) -> None:
-        try:
-            folder = self._tree.done.folder(day)
-        except (DirectoryError, FileNotFoundError):
+        """At the start, and once on each day (UTC) of the wall clock."""
+        now = self._wall()
+        day = int(now // DAY_S)
+        if day == self._purged_on:
             return
-        try:
-            for name in (*folder.files(), *folder.others()):
-                folder.remove(name)
-            self._tree.done.remove_folder(day)
-        except OSError as error:
-            self._notices.say(f"done/{day}", f"cannot be purged: {error}")
-        finally:
-            folder.close()
+        settings = self._settings
+        done_before = now - settings.done_retention_days * DAY_S
+        dead_before = now - settings.dead_retention_days * DAY_S
+        removed = purge_files(self._tree, done_before, dead_before, self._notices)
+        self._purged_on = day
+        if removed:
+            words = ", ".join([f"{count} {kind}" for kind, count in sorted(removed.items())])
+            log.info("removed old files of the bus: %s", words)
 
     # -- what only a person can decide
 

@@ -41,7 +41,10 @@ class BusSettings:
     payload_max_bytes: int = 10_485_760
     """Largest payload; larger files are refused unread."""
     done_retention_days: int = 7
-    """How long `done/`, receipts and marks of lost claims are kept."""
+    """How long `done/`, receipts and marks of lost claims are kept. What is older is removed at the start
+    and once a day. A day of `done/` goes as a whole."""
+    dead_retention_days: int = 30
+    """How long sends that were refused, and deliveries that a worker refused, stay in `dead/`."""
     owners: frozenset[int] = frozenset()
     """User ids whose files are taken, besides the gateway's own user and the owner of the directory."""
 

@@ -11,6 +11,7 @@ from relaymesh.kernel.registration import Registration
 from relaymesh.server.counting import in_turns, stats_of_one
 from relaymesh.server.exchange import Exchange, Reply
 from relaymesh.server.served import Served
+from relaymesh.server.tasks import renew_taken
 from relaymesh.wire.api import (
     AgentBody,
     HandshakeAck,
@@ -37,6 +38,7 @@ async def register(exchange: Exchange) -> HandshakeAck:
         capabilities=request.capabilities,
         protocol=request.protocol_version,
         metadata=request.metadata,
+        settles=request.settles,
     )
     return handshake_ack(served, agent, registration)
 
@@ -89,12 +91,16 @@ async def show(exchange: Exchange) -> AgentBody:
 
 
 async def heartbeat(exchange: Exchange) -> HeartbeatAnswer:
-    """Still there. Answered by `ack`; without one for `heartbeatTimeoutMs` the agent is offline."""
+    """Still there. Answered by `ack`; without one for `heartbeatTimeoutMs` the agent is offline.
+
+    Renews the leases of steps that the agent took.
+    """
     served = exchange.served
     agent = _own(exchange)
     request = await exchange.decode(HeartbeatRequest)
     now = served.now
     served.roster.heartbeat(agent, now, request.status)
+    await renew_taken(served, [agent])
     config = served.roster.config
     return HeartbeatAnswer(
         type="ack",

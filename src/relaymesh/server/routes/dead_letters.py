@@ -60,7 +60,9 @@ async def list_letters(exchange: Exchange) -> DeadLettersAnswer:
     wanted = exchange.query_into(LetterFilter, QUERY, many=frozenset({"id"}))
     found = _fitting(await _visible(exchange), msgspec.structs.replace(wanted, limit=wanted.limit + 1))
     shown = found[: portion(letter_size(letter) for letter in found[: wanted.limit])]
-    return DeadLettersAnswer(dead_letters=[letter_body(each) for each in shown], more=len(found) > len(shown))
+    more = len(found) > len(shown)
+    whole = await exchange.served.session.whole(shown)
+    return DeadLettersAnswer(dead_letters=[letter_body(each) for each in whole], more=more)
 
 
 async def show(exchange: Exchange) -> DeadLetterBody:
@@ -69,7 +71,8 @@ async def show(exchange: Exchange) -> DeadLetterBody:
     text = exchange.parameters["dead_sequence"]
     if not (text.isascii() and text.isdecimal() and len(text) <= 19):
         raise NotFound(f"there is no dead letter {text[:80]!r}", hint="GET /v1/dead-letters lists them")
-    return letter_body(_find(await _visible(exchange), int(text)))
+    letter = _find(await _visible(exchange), int(text))
+    return letter_body(await exchange.served.session.whole(letter))
 
 
 async def redrive(exchange: Exchange) -> RedrivenAnswer:
@@ -119,7 +122,7 @@ async def purge(exchange: Exchange) -> PurgedAnswer:
 
 async def _visible(exchange: Exchange) -> list[Letter]:
     async with exchange.account.long_work:
-        letters = await exchange.served.session.execute(DeadLetters())
+        letters = await exchange.served.session.look(DeadLetters())
         return await letters_after(letters, (0, ""), exchange.principal.sees)
 
 

@@ -9,6 +9,7 @@ from relaymesh.journal import FIRST_SEQUENCE, Disk, Frame, read_frames
 from relaymesh.server.exchange import Exchange
 from relaymesh.server.served import Served
 from relaymesh.wire.api.journal import FRAMES_BYTES_MAX, FrameBody, FramesAnswer, FramesQuery
+from relaymesh.wire.payload import Get, with_content
 
 QUERY = {"from": "from_sequence", "last": "last", "waitMs": "wait_ms"}
 LOOK_AGAIN_S = 0.1
@@ -26,18 +27,17 @@ async def frames(exchange: Exchange) -> FramesAnswer:
     if query.last is not None:
         start = max(start, served.node.core.synced - query.last)
     await _something_behind(served, start, query.wait_ms / 1000)
-    found = await asyncio.to_thread(_read, disk, start)
-    return FramesAnswer(
-        frames=[_body(frame) for frame in found], next_sequence=found[-1].next_sequence if found else start
-    )
+    found = await asyncio.to_thread(_read, disk, start, served.node.payloads.get)
+    behind = found[-1].first_sequence + found[-1].events if found else start
+    return FramesAnswer(frames=found, next_sequence=behind)
 
 
-def _body(frame: Frame) -> FrameBody:
+def _body(frame: Frame, get: Get) -> FrameBody:
     return FrameBody(
         first_sequence=frame.first_sequence,
         events=frame.events,
         written_at_ns=frame.written_at_ns,
-        payload=frame.payload,
+        payload=with_content(frame.payload, get),
     )
 
 
@@ -53,13 +53,13 @@ async def _something_behind(served: Served, start: int, seconds: float) -> None:
         return
 
 
-def _read(disk: Disk, start: int) -> list[Frame]:
-    """In a thread of its own: it reads from the disk."""
-    found: list[Frame] = []
+def _read(disk: Disk, start: int, get: Get) -> list[FrameBody]:
+    """In a thread of its own: it reads from the disk. `get`: reads payload files."""
+    found: list[FrameBody] = []
     size = 0
     for frame in read_frames(disk, start):
-        found.append(frame)
-        size += len(frame.payload)
+        found.append(_body(frame, get))
+        size += len(found[-1].payload)
         if size >= FRAMES_BYTES_MAX:
             break
     return found

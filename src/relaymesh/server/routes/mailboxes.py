@@ -85,6 +85,7 @@ async def peek(exchange: Exchange) -> PeekAnswer:
     if stats is None:
         raise NotFound(f"there is no mailbox {mailbox}", hint="GET /v1/stats lists them")
     rows, more = served.node.core.read(partial(pending_page, mailbox, query.limit, query.after))
+    rows = await served.session.whole(rows)
     return PeekAnswer(
         mailbox=mailbox,
         stats=msgspec.convert(stats, MailboxStatsBody, from_attributes=True),

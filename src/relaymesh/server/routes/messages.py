@@ -8,6 +8,7 @@ from relaymesh.errors import InvalidEnvelope
 from relaymesh.kernel.commands import Publish, Send
 from relaymesh.server.exchange import Exchange, Reply, accepted
 from relaymesh.server.intake import Intake, TopicIntake, messages_in, parsed
+from relaymesh.server.orders import Orders
 from relaymesh.wire.api import ReceiptBody, ReceiptsAnswer
 
 TIMEOUT_MS_MAX = 60_000
@@ -20,7 +21,11 @@ class SendQuery(msgspec.Struct, frozen=True):
 
 
 async def send(exchange: Exchange) -> Reply:
-    """Send one message, or a batch: accepted whole or not at all, and synced when the answer comes."""
+    """Send one message, or a batch: accepted whole or not at all, and synced when the answer comes.
+
+    `task_assign`, `task_update`, `task_complete` and `task_failed` to `relaymesh`, each sent alone, are
+    obeyed by the mesh itself: task.schema.json has their content.
+    """
     principal, served = exchange.principal, exchange.served
     principal.require("agent")
     timeout = _timeout(exchange)
@@ -28,6 +33,9 @@ async def send(exchange: Exchange) -> Reply:
     exchange.charge(len(messages))
     intake = Intake(served, principal, await parsed(served, exchange.account, messages))
     exchange.acted_as(intake.senders)
+    if intake.order is not None:
+        obeyed = await Orders(served, principal, exchange.account).obey(intake.order, intake.notes.get(0))
+        return _receipts([obeyed.body], batch)
     command = Send(intake.groups, intake.minted, budget=served.budget)
     receipts = await served.session.execute(command, timeout=timeout)
     return _receipts(intake.receipts(receipts), batch)

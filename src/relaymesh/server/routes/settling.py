@@ -16,7 +16,8 @@ from msgspec import UNSET
 from relaymesh.errors import Closed, DirectoryError, InvalidEnvelope, LeaseLost, MeshError, Unauthorized
 from relaymesh.kernel.address import subscriber_of
 from relaymesh.kernel.commands import Ack, Extend, Nack, Release, Settle
-from relaymesh.kernel.query import MailboxesOf
+from relaymesh.kernel.query import GrantsOf, MailboxesOf
+from relaymesh.kernel.tasks.commands import Abandon, Fail, Finish, Report
 from relaymesh.kernel.token import parse_token
 from relaymesh.server.codes import BY_NAME
 from relaymesh.server.exchange import Exchange, Reply
@@ -25,18 +26,25 @@ from relaymesh.server.problem import MEDIA_TYPE, PROBLEM_TYPE, TITLES
 from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import Principal
 from relaymesh.server.served import Served
+from relaymesh.server.tasks import growth, sound_json
 from relaymesh.wire.api import (
+    AbandonBody,
     ExtendBody,
+    FailBody,
+    FinishBody,
+    GrowBody,
     NackBody,
     ReplyBody,
+    ReportBody,
     SettledAnswer,
     SettledBody,
     SettleProblem,
     SettleRequest,
     settled_answer,
 )
-from relaymesh.wire.api.settling import SETTLE_MAX, Outcome
+from relaymesh.wire.api.settling import SETTLE_MAX, Outcome, usage_from
 from relaymesh.wire.envelope import iso
+from relaymesh.wire.tasks import GrowStep
 
 ALL_FAILED = 409
 
@@ -50,8 +58,8 @@ async def settle(exchange: Exchange) -> Reply | SettledAnswer:
         raise InvalidEnvelope(f"one body names at most {SETTLE_MAX} tokens, not {len(texts)}")
     if len(set(texts)) < len(texts):
         raise InvalidEnvelope("a token is named twice", hint="each delivery ends in one way")
-    settling = Settling(exchange.served, exchange.principal, exchange.account)
-    await settling.look_up(texts)
+    settling = Settling(exchange.served, exchange.principal, exchange.account, settles=request.settles)
+    await settling.look_up(texts, frozenset(request.steps))
     exchange.acted_as(settling.holders)
     results = [
         *await settling.end(request.acks, "acked", durable=request.durable),
@@ -60,6 +68,11 @@ async def settle(exchange: Exchange) -> Reply | SettledAnswer:
         *await _together([settling.reply(each) for each in request.replies]),
         *await _together([settling.nack(each) for each in request.nacks]),
         *await _together([settling.extend(each) for each in request.extends]),
+        *await _together([settling.finish(each) for each in request.finishes]),
+        *await _together([settling.grow(each) for each in request.grows]),
+        *await _together([settling.fail(each) for each in request.fails]),
+        *await _together([settling.report(each) for each in request.reports]),
+        *await _together([settling.abandon(each) for each in request.abandons]),
     ]
     answer = settled_answer(results)
     if results and answer.failed == len(results):
@@ -97,7 +110,11 @@ async def _together(settles: list[Coroutine[Any, Any, SettledBody]]) -> list[Set
 class Settling:
     """The tokens of one request, and what this credential may do with them."""
 
-    def __init__(self, served: Served, principal: Principal, account: Account) -> None:
+    def __init__(
+        self, served: Served, principal: Principal, account: Account, *, settles: bool = False
+    ) -> None:
+        """`settles`: an ack of a step is a result; else the agent's registration says what it is."""
+        self._taken_ms = 0 if settles else served.taken_ms
         self._served = served
         self._account = account
         self._session = served.session
@@ -108,10 +125,13 @@ class Settling:
         self.holders: set[str] = set()
         """The agents whose deliveries they are."""
 
-    async def look_up(self, texts: list[str]) -> None:
-        """Sort the tokens: good, stale, or another credential's."""
+    async def look_up(self, texts: list[str], steps: frozenset[str] = frozenset()) -> None:
+        """Sort the tokens: good, stale, or another credential's. Leases of `steps` may be over."""
         tokens = {text: token for text in texts if (token := parse_token(text)) is not None}
         mailboxes = await self._session.execute(MailboxesOf(list(tokens.values())))
+        if steps:
+            late = [tokens[text] for text in steps if text in tokens]
+            mailboxes = {**await self._session.execute(GrantsOf(late)), **mailboxes}
         for text in texts:
             mailbox = mailboxes.get(tokens.get(text, -1))
             if mailbox is None:
@@ -132,7 +152,8 @@ class Settling:
         tokens = self._usable(texts)
         stale: set[int] = set()
         if tokens:
-            stale = set(await self._session.execute(Ack(tokens, outcome == "dropped"), durable=durable))
+            command = Ack(tokens, outcome == "dropped", self._taken_ms)
+            stale = set(await self._session.execute(command, durable=durable))
         return [self._refused.get(text) or _ended(text, outcome, self._good[text] in stale) for text in texts]
 
     async def release(self, texts: list[str]) -> list[SettledBody]:
@@ -149,7 +170,13 @@ class Settling:
             messages = await parsed(self._served, self._account, reply.messages)
             answers_for = subscriber_of(self._mailboxes[reply.token])
             intake = Intake(self._served, self._principal, messages, answers_for)
-            command = Settle(self._good[reply.token], intake.groups, budget=self._served.budget)
+            intake.require_mail()
+            command = Settle(
+                self._good[reply.token],
+                intake.groups,
+                budget=self._served.budget,
+                taken_ms=self._taken_ms,
+            )
             given = await self._session.execute(command)
         except MeshError as error:
             return _refused(reply.token, error)
@@ -181,6 +208,58 @@ class Settling:
         except MeshError as error:
             return _refused(extend.token, error)
         return SettledBody(token=extend.token, outcome="extended", deadline=iso(deadline))
+
+    async def finish(self, given: FinishBody) -> SettledBody:
+        if given.token in self._refused:
+            return self._refused[given.token]
+        try:
+            output = b"null" if given.result is UNSET else bytes(given.result)
+            command = Finish(self._good[given.token], output, usage_from(given.usage))
+            sound_json(command.output)
+            status = await self._session.execute(command)
+        except MeshError as error:
+            return _refused(given.token, error)
+        return SettledBody(token=given.token, outcome="finished", status=status)
+
+    async def grow(self, given: GrowBody) -> SettledBody:
+        if given.token in self._refused:
+            return self._refused[given.token]
+        try:
+            asked = GrowStep(self._good[given.token], bytes(given.steps), usage_from(given.usage))
+            command = await growth(self._served, self._account, asked)
+            status = await self._session.execute(command)
+        except MeshError as error:
+            return _refused(given.token, error)
+        return SettledBody(token=given.token, outcome="grown", status=status)
+
+    async def fail(self, given: FailBody) -> SettledBody:
+        if given.token in self._refused:
+            return self._refused[given.token]
+        try:
+            command = Fail(self._good[given.token], given.code, given.reason, usage_from(given.usage))
+            status = await self._session.execute(command)
+        except MeshError as error:
+            return _refused(given.token, error)
+        return SettledBody(token=given.token, outcome="failed", status=status)
+
+    async def report(self, given: ReportBody) -> SettledBody:
+        if given.token in self._refused:
+            return self._refused[given.token]
+        try:
+            command = Report(self._good[given.token], given.progress, usage_from(given.usage))
+            await self._session.execute(command)
+        except MeshError as error:
+            return _refused(given.token, error)
+        return SettledBody(token=given.token, outcome="reported")
+
+    async def abandon(self, given: AbandonBody) -> SettledBody:
+        if given.token in self._refused:
+            return self._refused[given.token]
+        try:
+            stale = await self._session.execute(Abandon([self._good[given.token]], given.reason))
+        except MeshError as error:
+            return _refused(given.token, error)
+        return _ended(given.token, "abandoned", bool(stale))
 
 
 def _ended(text: str, outcome: Outcome, stale: bool) -> SettledBody:

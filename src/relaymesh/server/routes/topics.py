@@ -23,7 +23,7 @@ async def subscribe(exchange: Exchange) -> SubscriptionAnswer:
     mailbox, pattern = _named(exchange)
     request = await exchange.decode(SubscribeRequest)
     given = settings_from(request.settings or MailboxSettingsBody(), schedule="fifo")
-    settings = exchange.served.settings.reliability.mailbox_settings(given)
+    settings = exchange.served.roster.config.mailbox_settings(given)
     owner = exchange.principal.owner_of(mailbox)
     await exchange.served.session.execute(
         Subscribe(pattern, mailbox, settings, owner, exchange.served.budget, may_reject=not owner)

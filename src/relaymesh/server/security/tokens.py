@@ -125,6 +125,16 @@ class TokenFile:
                 tokens[index] = token = msgspec.structs.replace(token, revoked_at=self._now_ms())
         return token
 
+    def forget_ended(self, label: str, keep: int) -> None:
+        """Remove ended tokens whose label begins so, except the newest: a program makes thousands."""
+        now = self._now_ms()
+        with self._changing() as tokens:
+            ended = [
+                each for each in tokens if each.label.startswith(label) and each.standing(now) != "valid"
+            ]
+            gone = {each.id for each in ended[: max(0, len(ended) - keep)]}
+            tokens[:] = [each for each in tokens if each.id not in gone]
+
     def rotate(self, id: str, overlap_ms: int) -> tuple[Token, Token, str]:
         """A successor of the same rights; the old token ends after `overlap_ms`. Returns old, new, text.
 
@@ -235,6 +245,10 @@ class Tokens:
         self.refresh()
         id = id_of(text)
         token = None if id is None else self._token(id)
+        if token is None and id is not None:
+            self._look_again = 0.0  # it may have been made a moment ago: one look at the file's signature
+            self.refresh()
+            token = self._token(id)
         # Compared also when there is none, so that the time does not tell which ids exist.
         kept = token.sha256 if token is not None else "0" * 64
         same = hmac.compare_digest(digest(text), kept)

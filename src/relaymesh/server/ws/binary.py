@@ -12,6 +12,7 @@ from relaymesh.server.ws import calls
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.mistyped import by_op, mistyped
 from relaymesh.server.ws.operations import Operations, problem_of
+from relaymesh.server.ws.routes import routes_of
 from relaymesh.server.ws.sessions import Asked
 from relaymesh.wire import frames
 from relaymesh.wire.bundles import unbundle
@@ -31,6 +32,8 @@ class Binary:
     """Reads and writes MessagePack."""
 
     subprotocol = frames.SUBPROTOCOL_MSGPACK
+    routes = routes_of(frames.Send, frames.Publish, frames.Settle, frames.Reply, frames.Call)
+    """The frames that a task of their own works on, and how the audit names them."""
 
     def read(self, message: Any) -> list[Asked]:
         data = message.get("bytes")

@@ -4,11 +4,20 @@
 |---|---|
 | `agent` | deliver_due |
 | `agent`, and the mailbox | open_mailbox, subscribe, unsubscribe, expect, unexpect, complete, ended_by |
+| `agent`, and the mailbox | note_run |
 | `agent`, and its own name | register, drain |
-| `read` | dead_letters, letters; peek, unless the mailbox is the credential's |
+| `agent`, and the mailbox of the lease | finish_step, grow_step, fail_step, report_step, abandon |
+| `agent`, and the agent that was asked | answer_step |
+| `read` | dead_letters, letters, find_report; peek, unless the mailbox is the credential's |
+| `read`, and its namespace | find_task, tell_task, watch_task, find_tasks, find_workflow, find_workflows |
+| `write`, and its namespace | submit_task, cancel_task, signal_task, set_budget, rerun_task |
+| `write`, and its namespace | put_workflow, remove_workflow |
+| `read`, and its namespace | find_schedule, find_schedules |
+| `write`, and its namespace | put_schedule, hold_schedule, remove_schedule |
 | `read` or `agent` | stats: of an agent's own token, that agent's mailboxes alone |
 | `write` | redrive, purge, reprioritise, set_breaker, force_delayed |
-| `admin` of every namespace | checkpoint |
+| any credential | show_settings |
+| `admin` of every namespace | checkpoint, preview_purge, purge_old |
 """
 
 from __future__ import annotations
@@ -38,17 +47,50 @@ from relaymesh.kernel.commands import (
 )
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.query import DeadLetters, FindLetters
+from relaymesh.kernel.query import (
+    DeadLetters,
+    FindLetters,
+    ListSchedules,
+    ListWorkflows,
+)
+from relaymesh.kernel.schedules.commands import ScheduleStored
+from relaymesh.kernel.schedules.schedule import ScheduleView
+from relaymesh.kernel.tasks.commands import Stored, Submitted
+from relaymesh.kernel.tasks.status import Status
+from relaymesh.kernel.tasks.stored import WorkflowView
+from relaymesh.kernel.tasks.views import TaskShown, TaskView
 from relaymesh.server.ended_attempts import ended_by
 from relaymesh.server.pages import letter_size, letters_after, page, pending_page
+from relaymesh.server.purging import find_report, preview_purge, purge_old
 from relaymesh.server.routes.agents import handshake_ack
+from relaymesh.server.schedules import Schedules
+from relaymesh.server.tasks import Tasks
+from relaymesh.server.tuning import show_settings
+from relaymesh.server.workflows import Workflows
+from relaymesh.server.ws import step_calls
 from relaymesh.server.ws.operations import Operations
 from relaymesh.wire import frames
 from relaymesh.wire.api import HandshakeAck
 from relaymesh.wire.envelope import check_envelope
 from relaymesh.wire.housekeeping import Checkpoint
+from relaymesh.wire.letter_report import FindReport, LetterReport
+from relaymesh.wire.retention import PreviewPurge, Purge, PurgePart, PurgePreview
+from relaymesh.wire.schedules import PutSchedule
+from relaymesh.wire.settings import SettingsShown
 from relaymesh.wire.stats import MeshStats
+from relaymesh.wire.tasks import (
+    FindTask,
+    FindTasks,
+    PutWorkflow,
+    RerunTask,
+    SubmitTask,
+    TaskStory,
+    TellTask,
+    WatchTask,
+    notify_kinds,
+)
 
+NOTE_LENGTH_MAX = 500
 EXPECTED_MAX = 10_000
 """Answers that one session may expect at a time."""
 
@@ -73,7 +115,7 @@ async def _subscribe(on: Operations, given: frames.Subscribe) -> None:
     mailbox = on.principal.subscription(given.pattern, given.name)
     on.principal.require_mailbox(mailbox)
     owner = on.principal.owner_of(mailbox)
-    settings = on.served.settings.reliability.mailbox_settings(given.settings)
+    settings = on.served.roster.config.mailbox_settings(given.settings)
     await on.served.session.execute(
         Subscribe(pattern, mailbox, settings, owner, on.served.budget, may_reject=not owner)
     )
@@ -121,6 +163,7 @@ async def _register(on: Operations, given: frames.Register) -> HandshakeAck:
         capabilities=given.capabilities,
         protocol=given.protocol_version,
         metadata=given.metadata,
+        settles=on.settles if given.settles is None else given.settles,
     )
     on.speaks_for(agent)
     return handshake_ack(on.served, agent, registration)
@@ -153,24 +196,26 @@ async def _peek(on: Operations, given: frames.Peek) -> Page:
     async with on.account.long_work:
         rows, more = on.served.node.core.read(look)
         await asyncio.sleep(0)
-        return Page(rows, more)
+        return Page(await on.served.session.whole(rows), more)
 
 
 async def _dead_letters(on: Operations, given: frames.LettersPage) -> Page:
     async with on.account.long_work:
-        letters = await on.served.session.execute(DeadLetters())
+        letters = await on.served.session.look(DeadLetters())
         seen = await letters_after(letters, given.after or (0, ""), on.principal.sees)
-        return Page(*page(seen, letter_size))
+        rows, more = page(seen, letter_size)
+        return Page(await on.served.session.whole(rows), more)
 
 
 async def _letters(on: Operations, given: frames.Letters) -> Page:
     """The letters of these names, in their order; `more`: ask again for those that are left."""
-    return Page(*page(await _named(on, given.letters), letter_size))
+    rows, more = page(await _named(on, given.letters), letter_size)
+    return Page(await on.served.session.whole(rows), more)
 
 
 async def _named(on: Operations, names: Sequence[tuple[str, int]]) -> list[DeadLetter]:
     found = []
-    letters = await on.served.session.execute(FindLetters(names))
+    letters = await on.served.session.look(FindLetters(names))
     for name, letter in zip(names, letters, strict=True):
         if letter is None or not on.principal.sees(letter.mailbox):
             raise NotFound(
@@ -257,6 +302,167 @@ async def _checkpoint(on: Operations, given: frames.Nothing) -> int | None:  # n
     return await on.served.session.execute(Checkpoint())
 
 
+async def _show_settings(on: Operations, given: frames.Nothing) -> SettingsShown:  # noqa: ARG001 - takes nothing
+    return await show_settings(on.served, on.principal)
+
+
+async def _preview_purge(on: Operations, given: frames.PreviewPurge) -> PurgePreview:
+    asked = PreviewPurge(given.done_ms, given.dead_ms, given.mailbox, given.including_steps)
+    async with on.account.long_work:
+        return await preview_purge(on.served, on.principal, asked)
+
+
+async def _purge_old(on: Operations, given: frames.PurgeOld) -> PurgePart:
+    on.principal.require_everywhere()
+    asked = Purge(
+        given.reason, given.done_before, given.dead_before, given.mailbox, given.including_steps, given.after
+    )
+    assert on.trail is not None
+    async with on.account.long_work:
+        return await purge_old(on.served, on.principal, on.trail, f"{frames.PATH} purge_old", asked)
+
+
+async def _note_run(on: Operations, given: frames.NoteRun) -> None:
+    """The node audits what it sees; a supervisor tells it of the processes that it starts and ends."""
+    agent = on.mailbox(given.agent)
+    if on.trail is not None:
+        route, detail = f"{frames.PATH} note_run", given.detail[:NOTE_LENGTH_MAX]
+        on.trail.write(f"agent.{given.event}", 200, route=route, acted={agent}, detail=detail)
+
+
+async def _find_report(on: Operations, given: frames.FindReport) -> LetterReport | None:
+    return await find_report(on.served, on.principal, FindReport(given.day))
+
+
+# -- tasks
+
+
+def _tasks(on: Operations) -> Tasks:
+    return Tasks(on.served, on.principal, on.account, on.agent)
+
+
+async def _submit_task(on: Operations, given: frames.SubmitTask) -> Submitted:
+    tasks = _tasks(on)
+    owner = tasks.owner(given.owner)
+    return await tasks.submit(
+        SubmitTask(
+            given.document,
+            given.input,
+            given.key,
+            owner,
+            given.trace,
+            given.again,
+            reply_to=tasks.reply_to(given.reply_to),
+            notify=notify_kinds(given.notify),
+        )
+    )
+
+
+async def _rerun_task(on: Operations, given: frames.RerunTask) -> Submitted:
+    tasks = _tasks(on)
+    owner = tasks.owner(given.owner)
+    return await tasks.rerun(RerunTask(given.task, given.from_step, given.input, owner))
+
+
+async def _find_task(on: Operations, given: frames.OfTask) -> TaskShown | None:
+    return await _tasks(on).find(FindTask(given.task).task)
+
+
+async def _tell_task(on: Operations, given: frames.OfTask) -> TaskStory | None:
+    async with on.account.long_work:
+        return await _tasks(on).story(TellTask(given.task).task)
+
+
+async def _watch_task(on: Operations, given: frames.WatchTask) -> TaskShown | None:
+    asked = WatchTask(given.task, given.seen, given.wait_s)
+    return await _tasks(on).find(asked.task, asked.seen, asked.wait_s)
+
+
+async def _find_tasks(on: Operations, given: frames.FindTasks) -> Page:
+    asked = FindTasks(given.namespace, given.status, given.workflow, given.limit, given.before)
+    async with on.account.long_work:
+        return Page(*page(await _tasks(on).listed(asked), _task_size))
+
+
+def _task_size(view: TaskView) -> int:
+    return 200 + len(view.key) + len(view.reason)
+
+
+async def _cancel_task(on: Operations, given: frames.CancelTask) -> Status:
+    return await _tasks(on).cancel(given.task, given.reason, hard=given.hard)
+
+
+async def _signal_task(on: Operations, given: frames.SignalTask) -> bool:
+    _, duplicate = await _tasks(on).signal(given.task, given.name, given.id, given.value)
+    return duplicate
+
+
+async def _set_budget(on: Operations, given: frames.SetBudget) -> Status:
+    return await _tasks(on).set_budget(given.task, given.cost_micros, given.tokens)
+
+
+def _workflows(on: Operations) -> Workflows:
+    return Workflows(on.served, on.principal, on.account, on.agent)
+
+
+async def _put_workflow(on: Operations, given: frames.PutWorkflow) -> Stored:
+    workflows = _workflows(on)
+    return await workflows.put(PutWorkflow(given.document, given.version, workflows.owner(given.owner)))
+
+
+async def _find_workflow(on: Operations, given: frames.OfWorkflow) -> WorkflowView | None:
+    return await _workflows(on).found(given.workflow, given.version, given.namespace)
+
+
+async def _find_workflows(on: Operations, given: frames.FindWorkflows) -> Page:
+    """`more`: ask again for those put before the last one."""
+    asked = ListWorkflows(given.namespace, given.workflow, given.limit, given.before)
+    async with on.account.long_work:
+        return Page(*page(await _workflows(on).all(asked), _workflow_size))
+
+
+def _workflow_size(view: WorkflowView) -> int:
+    return 200 + len(view.name) + len(view.version) + len(view.owner)
+
+
+async def _remove_workflow(on: Operations, given: frames.OfWorkflow) -> int:
+    return await _workflows(on).remove(given.workflow, given.version, given.namespace)
+
+
+def _schedules(on: Operations) -> Schedules:
+    return Schedules(on.served, on.principal, on.account, on.agent)
+
+
+async def _put_schedule(on: Operations, given: frames.PutSchedule) -> ScheduleStored:
+    schedules = _schedules(on)
+    owner = schedules.owner(given.owner)
+    request = PutSchedule(given.name, given.cron, given.work, owner, given.tz, given.missed, given.replace)
+    return await schedules.put(request)
+
+
+async def _find_schedule(on: Operations, given: frames.OfSchedule) -> ScheduleView | None:
+    return await _schedules(on).found(given.schedule, given.namespace)
+
+
+async def _find_schedules(on: Operations, given: frames.FindSchedules) -> Page:
+    """`more`: ask again for those behind the last one."""
+    asked = ListSchedules(given.namespace, given.limit, given.after)
+    async with on.account.long_work:
+        return Page(*page(await _schedules(on).all(asked), _schedule_size))
+
+
+def _schedule_size(view: ScheduleView) -> int:
+    return 600 + len(view.schedule.reason)
+
+
+async def _hold_schedule(on: Operations, given: frames.HoldSchedule) -> ScheduleView:
+    return await _schedules(on).hold(given.schedule, paused=given.paused, namespace=given.namespace)
+
+
+async def _remove_schedule(on: Operations, given: frames.OfSchedule) -> bool:
+    return await _schedules(on).remove(given.schedule, given.namespace)
+
+
 class Row(msgspec.Struct, frozen=True):
     """One call: the scope it needs, what it is given, what it does."""
 
@@ -287,13 +493,60 @@ CALLS: dict[str, Row] = {
     "force_delayed": Row("write", frames.ForceDelayed, _force_delayed),
     "deliver_due": Row("agent", frames.Nothing, _deliver_due),
     "checkpoint": Row(None, frames.Nothing, _checkpoint),
+    "show_settings": Row(None, frames.Nothing, _show_settings),
+    "preview_purge": Row(None, frames.PreviewPurge, _preview_purge),
+    "purge_old": Row(None, frames.PurgeOld, _purge_old),
+    "note_run": Row("agent", frames.NoteRun, _note_run),
+    "find_report": Row("read", frames.FindReport, _find_report),
+    "submit_task": Row("write", frames.SubmitTask, _submit_task),
+    "cancel_task": Row("write", frames.CancelTask, _cancel_task),
+    "signal_task": Row("write", frames.SignalTask, _signal_task),
+    "set_budget": Row("write", frames.SetBudget, _set_budget),
+    "rerun_task": Row("write", frames.RerunTask, _rerun_task),
+    "answer_step": Row("agent", frames.AnswerStep, step_calls.answer_step),
+    "find_task": Row("read", frames.OfTask, _find_task),
+    "tell_task": Row("read", frames.OfTask, _tell_task),
+    "watch_task": Row("read", frames.WatchTask, _watch_task),
+    "find_tasks": Row("read", frames.FindTasks, _find_tasks),
+    "put_workflow": Row("write", frames.PutWorkflow, _put_workflow),
+    "find_workflow": Row("read", frames.OfWorkflow, _find_workflow),
+    "find_workflows": Row("read", frames.FindWorkflows, _find_workflows),
+    "remove_workflow": Row("write", frames.OfWorkflow, _remove_workflow),
+    "put_schedule": Row("write", frames.PutSchedule, _put_schedule),
+    "find_schedule": Row("read", frames.OfSchedule, _find_schedule),
+    "find_schedules": Row("read", frames.FindSchedules, _find_schedules),
+    "hold_schedule": Row("write", frames.HoldSchedule, _hold_schedule),
+    "remove_schedule": Row("write", frames.OfSchedule, _remove_schedule),
+    "finish_step": Row("agent", frames.FinishStep, step_calls.finish_step),
+    "grow_step": Row("agent", frames.GrowStep, step_calls.grow_step),
+    "fail_step": Row("agent", frames.FailStep, step_calls.fail_step),
+    "report_step": Row("agent", frames.ReportStep, step_calls.report_step),
+    "abandon": Row("agent", frames.Abandon, step_calls.abandon),
 }
 
 
-PAGES = frozenset({"peek", "dead_letters", "letters"})
+PAGES = frozenset({"peek", "dead_letters", "letters", "find_tasks", "find_workflows", "find_schedules"})
 """Calls whose answers may be long: a credential gets one after the other."""
-READING = PAGES | {"ended_by", "stats"}
+WAITING = frozenset({"watch_task"})
+"""Calls that may wait for long."""
+READING = (
+    PAGES
+    | WAITING
+    | {
+        "ended_by",
+        "stats",
+        "find_task",
+        "tell_task",
+        "find_workflow",
+        "find_schedule",
+        "show_settings",
+        "preview_purge",
+        "find_report",
+    }
+)
 """Calls that write nothing."""
+SELF_AUDITED = frozenset({"note_run"})
+"""Calls whose audit line is their whole work."""
 
 
 async def call(on: Operations, name: str, arguments: Callable[[type[Any]], Any]) -> Any:

@@ -29,8 +29,9 @@ from relaymesh.server.security.principal import EVERYWHERE, Principal, login_of,
 from relaymesh.server.security.rates import BYTES_A_WRITE
 from relaymesh.server.security.trail import Trail, trail_of
 from relaymesh.server.served import Served
+from relaymesh.server.tasks import renew_taken
 from relaymesh.server.ws.binary import Binary
-from relaymesh.server.ws.calls import PAGES, READING
+from relaymesh.server.ws.calls import PAGES, READING, SELF_AUDITED, WAITING
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.credit import Feed
 from relaymesh.server.ws.login import logged_in, next_frame
@@ -47,6 +48,7 @@ HELLO_S = 10.0
 IN_FLIGHT_MAX = 64
 RECEIVES_MAX = 1_000
 FEEDS_MAX = 1_000
+WAITS_MAX = 1_000
 STOP_S = 2.0
 """How long operations may take to finish when the node stops."""
 
@@ -138,6 +140,7 @@ class Connection:
         self._room = asyncio.Event()
         self._room.set()
         self._receives: dict[int, asyncio.Task[None]] = {}
+        self._waits: set[asyncio.Task[int]] = set()
         self._feeds: dict[str, Feed] = {}
         self._ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
@@ -189,7 +192,7 @@ class Connection:
 
     async def _stop_giving(self) -> None:
         """No more deliveries leave here; what was on its way goes back unburned."""
-        tasks = list(self._receives.values())
+        tasks = [*self._receives.values(), *self._waits]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, *[feed.stop() for feed in self._feeds.values()], return_exceptions=True)
@@ -255,8 +258,9 @@ class Connection:
         if session is None:
             session = self._sessions.begin(principal, self._account, self._codec.subprotocol)
         operations = Operations(served, principal, self._account, session)
+        operations.trail = self._trail
         if hello.agent is not None:
-            await self._join(operations, hello.agent)
+            await self._join(operations, hello.agent, hello.settles)
         session.attach(self)
         self._session = session
         self._outbox.bundles = hello.bundles
@@ -278,9 +282,9 @@ class Connection:
         )
         return operations
 
-    async def _join(self, on: Operations, agent: str) -> None:
+    async def _join(self, on: Operations, agent: str, settles: bool | None) -> None:
         try:
-            await on.join(agent)
+            await on.join(agent, settles)
         except MeshError as error:
             self.put(self._codec.problem(None, error))
             raise Ended(Close.PROTOCOL, "this agent may not join") from None
@@ -301,7 +305,9 @@ class Connection:
         return True
 
     def _begin(self, on: Operations, frame: Any, data: bytes | msgspec.Raw) -> None:
-        if isinstance(frame, frames.Receive):
+        if frame.__class__ in self._codec.routes:
+            self._begin_work(on, frame, (frame.ref, xxh3_64_intdigest(data)), len(data))
+        elif isinstance(frame, frames.Receive):
             self._begin_receive(on, frame)
         elif isinstance(frame, frames.Cancel):
             task = self._receives.get(frame.ref)
@@ -317,16 +323,27 @@ class Connection:
             raise Ended(Close.PROTOCOL, "hello was said before")
         elif isinstance(frame, frames.Goodbye):
             self._track(asyncio.create_task(self._goodbye(on.session)))
-        elif isinstance(frame, Mistyped):
+        else:
+            assert isinstance(frame, Mistyped)
             self.put(self._codec.problem(frame.ref, frame.error))
             if frame.ends:
                 raise Ended(Close.UNREADABLE, f"a frame cannot be read: {frame.error.message}")
-        else:
-            self._begin_work(on, frame, (frame.ref, xxh3_64_intdigest(data)), len(data))
 
     def _beat(self, on: Operations, frame: frames.Heartbeat) -> None:
         try:
-            on.beat(frame.agents)
+            renewing = on.beat(frame.agents)
+        except MeshError as error:
+            self.put(self._codec.problem(frame.ref, error))
+            return
+        if renewing:
+            self._track(asyncio.create_task(self._renew(frame, renewing)))
+        else:
+            self.put(self._codec.frame(frames.Beat(frame.ref, self._served.now)))
+
+    async def _renew(self, frame: frames.Heartbeat, agents: list[str]) -> None:
+        """A heartbeat of agents that took steps is answered once their leases are renewed."""
+        try:
+            await renew_taken(self._served, agents)
         except MeshError as error:
             self.put(self._codec.problem(frame.ref, error))
         else:
@@ -335,8 +352,14 @@ class Connection:
     def _begin_work(self, on: Operations, frame: Any, question: Question, size: int) -> None:
         session = on.session
         missed = session.missed(question)
+        name: str | None = getattr(frame, "name", None)  # of a call; frequent frames have none
         if missed is not None:
             self.put(missed)
+        elif name is not None and name in WAITING and len(self._waits) >= WAITS_MAX:
+            error = RateLimited(
+                f"{WAITS_MAX} watches wait already", hint="wait until one of them returns, or list the tasks"
+            )
+            self.put(self._codec.problem(frame.ref, error))
         elif question not in session.running:
             account = self._account
             account.incoming += size
@@ -350,8 +373,17 @@ class Connection:
                 self.put(self._codec.problem(frame.ref, error))
                 return
             session.running.add(question)
-            work = self._page if getattr(frame, "name", None) in PAGES else self._work
+            if name is not None and name in WAITING:
+                self._begin_wait(on, frame, question, size)
+                return
+            work = self._page if name is not None and name in PAGES else self._work
             self._track(asyncio.create_task(work(on, frame, question, size)))
+
+    def _begin_wait(self, on: Operations, frame: Any, question: Question, size: int) -> None:
+        """A call that waits takes no place of those that work, and ends with the connection."""
+        task = asyncio.create_task(self._work(on, frame, question, size))
+        self._waits.add(task)
+        task.add_done_callback(self._waits.discard)
 
     def _track(self, task: asyncio.Task[Any]) -> None:
         self._working.add(task)
@@ -389,17 +421,19 @@ class Connection:
             session.running.discard(question)
             self._account.incoming -= size
         name, acted = getattr(frame, "name", None), on.acted.pop(frame.ref, ())
-        if name in READING:
+        if name is not None and name in READING:
             self._account.owe(len(data) / BYTES_A_WRITE)
             session.tell(data)
         else:
             session.answered(question, data)
-            self._audit(frame, name, status, acted)
+            if name not in SELF_AUDITED or status != 200:
+                self._audit(frame, name, status, acted)
         return len(data)
 
     def _audit(self, frame: Any, name: str | None, status: int, acted: Collection[str]) -> None:
         """Every write is audited: a batch is one."""
-        self._trail.write("ws.write", status, route=f"{frames.PATH} {name or _op(frame)}", acted=acted)
+        route = self._codec.routes[frame.__class__] if name is None else f"{frames.PATH} {name}"
+        self._trail.write("ws.write", status, route=route, acted=acted)
 
     async def _goodbye(self, session: Session) -> None:
         await self._stop_giving()
@@ -425,7 +459,8 @@ class Connection:
     async def _receive(self, on: Operations, frame: frames.Receive) -> None:
         try:
             mailbox = on.mailbox(frame.mailbox)
-            await self._outbox.room()
+            if not self._outbox.has_room:
+                await self._outbox.room()
             given = await on.receive(mailbox, frame.max, frame.wait_ms, frame.correlation_id)
             data = self._codec.deliveries(frame.ref, mailbox, given, self._served.now)
         except MeshError as error:
@@ -482,7 +517,3 @@ class Connection:
 
 def _at_once(size: int) -> float:  # noqa: ARG001 - what moves is not counted
     return 0.0
-
-
-def _op(frame: Any) -> str:
-    return str(type(frame).__struct_config__.tag)

@@ -16,10 +16,12 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.query import MailboxesOf
 from relaymesh.kernel.step import Receipt
 from relaymesh.server.intake import BATCH_MAX, heard
+from relaymesh.server.orders import Orders, order_in, with_a_reply
 from relaymesh.server.portion import portion
 from relaymesh.server.security.accounts import Account
 from relaymesh.server.security.principal import RESERVED_NAMES, Principal
 from relaymesh.server.security.rates import MESSAGES_A_WRITE, cost_of
+from relaymesh.server.security.trail import Trail
 from relaymesh.server.served import Served
 from relaymesh.server.ws.sessions import Session
 from relaymesh.wire import frames
@@ -56,16 +58,24 @@ class Operations:
         self._senders: dict[str, str] = {}
         self._recipients: dict[str, str] = {}
         self._mailboxes: dict[str, str] = {}
+        self.trail: Trail | None = None
+        """Where a call writes audit lines of its own."""
         self.agent: str | None = None
         """The agent that the client said hello as; None if it named none."""
         self.acted: dict[int, set[str]] = {}
         """As which agents each frame under way has acted, by its number; the audit takes it from here."""
 
-    async def join(self, agent: str) -> None:
+    @property
+    def settles(self) -> bool:
+        """Whether an agent that does not say so ends steps with a result: clients of the SDK do."""
+        return self.session.subprotocol == frames.SUBPROTOCOL_MSGPACK
+
+    async def join(self, agent: str, settles: bool | None) -> None:
         """`hello` as an agent: it joins if it never did, and is here."""
         address = self.mailbox(agent)
         if self.served.roster.registration(address) is None:
-            await self.served.roster.register(address, self.served.now)
+            settles = self.settles if settles is None else settles
+            await self.served.roster.register(address, self.served.now, settles=settles)
         self.agent = address
         self.speaks_for(address)
 
@@ -81,12 +91,16 @@ class Operations:
             if agent not in self.session.agents:
                 self.speaks_for(agent)
 
-    def beat(self, named: Sequence[str] = ()) -> None:
-        """A sign of life of every agent that sends or receives here, and of the agents that are named."""
+    def beat(self, named: Sequence[str] = ()) -> list[str]:
+        """A sign of life of every agent that sends or receives here, and of the agents that are named.
+
+        Returns those that took steps: their leases are to be renewed.
+        """
         for name in named:
             self.session.agents.add(self.mailbox(name))
         for agent in self.session.agents:
             heard(self.served, agent)
+        return self.served.roster.with_taken(self.session.agents)
 
     @staticmethod
     def seconds(wait_ms: int | None) -> float | None:
@@ -97,6 +111,10 @@ class Operations:
     async def send(self, groups: Groups, wait_ms: int | None, size: int) -> list[Receipt]:
         """`size`: of the frame that they came in."""
         checked = await self._checked_groups(groups, size)
+        if (order := order_in(checked)) is not None:
+            obeyed = await Orders(self.served, self.principal, self.account).obey(order)
+            self.settled(obeyed.ended)
+            return [obeyed.receipt]
         command = Send(checked, budget=self.served.budget)
         return await self._node.execute(command, timeout=self.seconds(wait_ms))
 
@@ -105,14 +123,19 @@ class Operations:
     ) -> list[Receipt]:
         address = self.principal.topic(topic)
         self.charge(len(envelopes), size)
-        await self._check_all(envelopes, None, size)
+        if _is_short(envelopes, size):
+            self._check(envelopes, None)
+        else:
+            await self._check_in_turns(envelopes, None)
         command = Publish(address, envelopes, budget=self.served.budget)
         return await self._node.execute(command, timeout=self.seconds(wait_ms))
 
     async def reply(self, token: int, groups: Groups, size: int) -> list[Receipt]:
         """Ack and send in one step."""
         checked = await self._checked_groups(groups, size)
-        if not await self._own([token]):
+        if order_in(checked) is not None:
+            raise with_a_reply()
+        if not await self.own([token]):
             raise LeaseLost("that lease is no longer held")
         receipts = await self._node.execute(Settle(token, checked, budget=self.served.budget))
         self.settled([token])
@@ -125,7 +148,10 @@ class Operations:
             address = self._recipient(to)
             if address in checked:
                 raise InvalidEnvelope(f"{address} is named twice: give all of its messages in one group")
-            await self._check_all(envelopes, address, size)
+            if _is_short(envelopes, size):
+                self._check(envelopes, address)
+            else:
+                await self._check_in_turns(envelopes, address)
             checked[address] = envelopes
         return list(checked.items())
 
@@ -136,13 +162,13 @@ class Operations:
         if messages > MESSAGES_A_WRITE:
             self.account.owe(max(0.0, cost_of(1, messages, size) - cost_of(1, 0, size)))
 
-    async def _check_all(self, envelopes: list[Envelope], to: str | None, size: int) -> None:
-        """A large batch is checked in turns, so that others are served meanwhile."""
+    def _check(self, envelopes: list[Envelope], to: str | None) -> None:
+        check_envelopes(envelopes, self._node.payload_bytes_max)
+        self._stamp_all(envelopes, to)
+
+    async def _check_in_turns(self, envelopes: list[Envelope], to: str | None) -> None:
+        """The same for a large batch, so that others are served meanwhile."""
         limit = self._node.payload_bytes_max
-        if len(envelopes) <= TURN and size <= PIECE_BYTES:
-            check_envelopes(envelopes, limit)
-            self._stamp_all(envelopes, to)
-            return
         async with self.account.long_work:
             for some in _in_turns(envelopes):
                 sound = await self._checked_in_pieces(some)
@@ -249,18 +275,15 @@ class Operations:
         nacks = [Nack(*astuple(item)) for item in frame.nacks]
         for token, ms in frame.extends:
             Extend(token, ms)
-        named = [
-            *frame.acks,
-            *frame.drops,
-            *frame.releases,
-            *[nack.token for nack in frame.nacks],
-            *[token for token, _ in frame.extends],
-        ]
+        ended = [*frame.acks, *frame.drops, *frame.releases, *[nack.token for nack in nacks]]
+        named = [*ended, *[token for token, _ in frame.extends]] if frame.extends else ended
         granted = self.session.granted
-        mailboxes = {granted[token] for token in named if token in granted}
-        self.acted[frame.ref] = set(map(subscriber_of, mailboxes))
-        foreign = [token for token in named if token not in granted]
-        refused = set(foreign) - await self._own(foreign) if foreign else set()
+        mailboxes = set(map(granted.get, named))
+        self.acted[frame.ref] = {subscriber_of(mailbox) for mailbox in mailboxes if mailbox is not None}
+        refused: set[int] = set()
+        if None in mailboxes:
+            foreign = [token for token in named if token not in granted]
+            refused = set(foreign) - await self.own(foreign)
         answer = frames.Settled(frame.ref)
         for tokens, drop in ((frame.acks, False), (frame.drops, True)):
             usable = tokens
@@ -275,10 +298,10 @@ class Operations:
             answer.states = await asyncio.gather(*[self._nack(nack, refused) for nack in nacks])
         if frame.extends:
             answer.deadlines = await self._extend(frame.extends, refused)
-        self.settled([*frame.acks, *frame.drops, *frame.releases, *[nack.token for nack in frame.nacks]])
+        self.settled(ended)
         return answer
 
-    async def _own(self, tokens: Sequence[int]) -> set[int]:
+    async def own(self, tokens: Sequence[int]) -> set[int]:
         """Those whose mailbox this credential may receive from; the others count as stale."""
         mailboxes = await self._node.execute(MailboxesOf(tokens))
         return {token for token, mailbox in mailboxes.items() if self.principal.may_receive(mailbox)}
@@ -305,6 +328,11 @@ class Operations:
             connection = self.session.connection
             if connection is not None:
                 connection.settled(tokens)
+
+
+def _is_short(envelopes: list[Envelope], size: int) -> bool:
+    """Whether a batch is checked without a pause. `size`: of the frame that it came in."""
+    return len(envelopes) <= TURN and size <= PIECE_BYTES
 
 
 def _in_turns(envelopes: list[Envelope]) -> Iterator[list[Envelope]]:

@@ -81,10 +81,14 @@ class Outbox:
         if self._bytes <= PUSH_BYTES_MAX:
             self._room.set()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the client has read enough to be given more deliveries."""
+        return self._room.is_set()
+
     async def room(self) -> None:
-        """Come back when the client has read enough to be given more deliveries."""
-        if not self._room.is_set():
-            await self._room.wait()
+        """Come back when it has."""
+        await self._room.wait()
 
     def clear(self) -> None:
         """What waits is not to be written any more."""

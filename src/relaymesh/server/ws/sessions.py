@@ -83,11 +83,13 @@ class Session:
         answers[question] = data
         if len(answers) > ANSWERS_MAX:
             size -= len(answers.pop(next(iter(answers))))
-        self._count(size)
+        self.kept += size
+        self.account.kept += size
         if self.kept > ANSWERS_BYTES_MAX:
             self._keep_newest(self._missed)
             self._keep_newest(answers)
-        self.tell(data)
+        if self.connection is not None:
+            self.connection.put(data)
 
     def tell(self, data: bytes) -> None:
         """Send it to wherever the client is now, if it is anywhere."""

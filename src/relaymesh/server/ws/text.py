@@ -8,22 +8,29 @@ from __future__ import annotations
 from typing import Annotated, Any, get_args
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from relaymesh.errors import InvalidEnvelope, MeshError
 from relaymesh.kernel import commands
 from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.deliveries import Deliveries as Handed
 from relaymesh.kernel.pending import STATE_NAMES, Pending
+from relaymesh.kernel.schedules.commands import ScheduleStored
+from relaymesh.kernel.schedules.schedule import Missed, ScheduleView
+from relaymesh.kernel.tasks.commands import Stored
+from relaymesh.kernel.tasks.stored import WorkflowView
+from relaymesh.kernel.tasks.views import TaskShown, TaskView
 from relaymesh.kernel.token import parse_token
 from relaymesh.server.exchange import VALUES_MAX
 from relaymesh.server.intake import Intake, TopicIntake, messages_in, parsed
+from relaymesh.server.orders import Orders
 from relaymesh.server.routes.receiving import delivery_bodies
 from relaymesh.server.routes.settling import Settling
 from relaymesh.server.ws import calls
 from relaymesh.server.ws.closing import Close, Ended
 from relaymesh.server.ws.mistyped import by_op, mistyped
 from relaymesh.server.ws.operations import Operations, problem_of
+from relaymesh.server.ws.routes import routes_of
 from relaymesh.server.ws.sessions import Asked
 from relaymesh.wire import api, frames
 from relaymesh.wire.api import MailboxSettingsBody, settings_from
@@ -32,6 +39,7 @@ from relaymesh.wire.envelope import iso
 from relaymesh.wire.frames import Asking, Cancel, Credit, Frame, Goodbye, Heartbeat, Ping
 from relaymesh.wire.letter import letter_body
 from relaymesh.wire.protocol import Incoming, message_json
+from relaymesh.wire.usage import budget_micros
 
 Tokens = list[Token]
 Messages = Annotated[Raw, msgspec.Meta(title="messages")]
@@ -41,7 +49,8 @@ Messages = Annotated[Raw, msgspec.Meta(title="messages")]
 class Hello(Asking, tag="hello"):
     """First of all. `resume`: the session to go on with; `held`: the lease tokens the client still has.
 
-    `token`: the credential of a connection that was opened without the header Authorization.
+    `token`: the credential of a connection that was opened without the header Authorization. `settles`: the
+    agent ends steps with a result; it counts if the agent joins with this hello.
     """
 
     protocol: str
@@ -49,6 +58,7 @@ class Hello(Asking, tag="hello"):
     resume: str | None = None
     held: Tokens = msgspec.field(default_factory=list)
     token: str | None = None
+    settles: bool = False
 
 
 class Send(Asking, tag="send"):
@@ -82,7 +92,13 @@ class Settle(Asking, tag="settle"):
     replies: list[api.ReplyBody] = msgspec.field(default_factory=list)
     nacks: list[api.NackBody] = msgspec.field(default_factory=list)
     extends: list[api.ExtendBody] = msgspec.field(default_factory=list)
+    finishes: list[api.FinishBody] = msgspec.field(default_factory=list)
+    grows: list[api.GrowBody] = msgspec.field(default_factory=list)
+    fails: list[api.FailBody] = msgspec.field(default_factory=list)
+    reports: list[api.ReportBody] = msgspec.field(default_factory=list)
+    abandons: list[api.AbandonBody] = msgspec.field(default_factory=list)
     durable: bool = False
+    settles: bool = False
 
 
 class Call(Asking, tag="call"):
@@ -121,7 +137,132 @@ class Subscribe(frames.Arguments):
     settings: MailboxSettingsBody | None = None
 
 
+class SubmitTask(frames.Arguments):
+    """`workflow`: the document itself, or the name of a stored one."""
+
+    workflow: Raw
+    input: Raw = Raw(b"null")
+    key: str = ""
+    owner: str | None = None
+    trace: str | None = None
+    again: bool = False
+    reply_to: str | None = None
+    notify: list[str] = msgspec.field(default_factory=list)
+
+
+class AnswerStep(frames.Arguments):
+    """`value`: any JSON value."""
+
+    task: str
+    step: str
+    value: Raw
+    agent: str | None = None
+
+
+class SignalTask(frames.Arguments):
+    """`value`: any JSON value."""
+
+    task: str
+    name: str
+    id: str = ""
+    value: Raw = Raw(b"null")
+
+
+class SetBudget(frames.Arguments):
+    """`costUsd`: dollars, with at most 6 decimals."""
+
+    task: str
+    cost_usd: float | None = None
+    tokens: int | None = None
+
+
+class RerunTask(frames.Arguments):
+    """`input`: any JSON value; left out: the first input."""
+
+    task: str
+    from_step: str
+    input: Raw | UnsetType = UNSET
+    owner: str | None = None
+
+
+class PutWorkflow(frames.Arguments):
+    """`workflow`: the document itself."""
+
+    workflow: Raw
+    version: str = ""
+    owner: str | None = None
+
+
+class PutSchedule(frames.Arguments):
+    """`workflow`: a document, or the name of a stored one, with its `input`; or a `message`."""
+
+    name: str
+    cron: str
+    tz: str = "UTC"
+    workflow: Raw | msgspec.UnsetType = msgspec.UNSET
+    input: Raw | msgspec.UnsetType = msgspec.UNSET
+    message: api.ScheduledMessage | None = None
+    missed: Missed = "one"
+    replace: bool = False
+    owner: str | None = None
+
+
+class FinishStep(frames.Arguments):
+    """`result`: any JSON value."""
+
+    token: Token
+    result: Raw = Raw(b"null")
+    usage: api.UsageBody | UnsetType = UNSET
+
+
+class GrowStep(frames.Arguments):
+    """`steps`: as `steps` of a workflow, or a list of steps with names."""
+
+    token: Token
+    steps: Raw
+    usage: api.UsageBody | UnsetType = UNSET
+
+
+class FailStep(frames.Arguments):
+    token: Token
+    code: str = "failed"
+    reason: str = ""
+    usage: api.UsageBody | UnsetType = UNSET
+
+
+class ReportStep(frames.Arguments):
+    token: Token
+    progress: str = ""
+    usage: api.UsageBody | UnsetType = UNSET
+
+
+class Abandon(frames.Arguments):
+    tokens: Annotated[Tokens, msgspec.Meta(max_length=frames.BATCH_MAX)]
+    reason: str = ""
+
+
+ARGUMENTS: dict[type[frames.Arguments], type[frames.Arguments]] = {
+    frames.OpenMailbox: OpenMailbox,
+    frames.Subscribe: Subscribe,
+    frames.SubmitTask: SubmitTask,
+    frames.AnswerStep: AnswerStep,
+    frames.SignalTask: SignalTask,
+    frames.SetBudget: SetBudget,
+    frames.RerunTask: RerunTask,
+    frames.PutWorkflow: PutWorkflow,
+    frames.PutSchedule: PutSchedule,
+    frames.FinishStep: FinishStep,
+    frames.GrowStep: GrowStep,
+    frames.FailStep: FailStep,
+    frames.ReportStep: ReportStep,
+    frames.Abandon: Abandon,
+}
+"""Arguments that have a form of their own in JSON."""
+
 ClientFrame = Hello | Send | Publish | Receive | Settle | Call | Cancel | Credit | Ping | Heartbeat | Goodbye
+
+UNSETTLED = frozenset({"extended", "reported", "refused"})
+"""Outcomes that leave the delivery with its holder."""
 
 _kinds = by_op(get_args(ClientFrame))
 _decode = msgspec.json.Decoder(ClientFrame).decode
@@ -132,6 +273,7 @@ class Text:
     """Reads and writes JSON."""
 
     subprotocol = frames.SUBPROTOCOL_JSON
+    routes = routes_of(Send, Publish, Settle, Call)
 
     def read(self, message: Any) -> list[Asked]:
         text = message.get("text")
@@ -155,6 +297,11 @@ class Text:
             intake = Intake(on.served, on.principal, await _messages(on, frame.messages), on.agent)
             on.acted[frame.ref] = intake.senders
             on.speaks_for_all(intake.senders)
+            if intake.order is not None:
+                orders = Orders(on.served, on.principal, on.account)
+                obeyed = await orders.obey(intake.order, intake.notes.get(0))
+                on.settled(obeyed.ended)
+                return _encode(Receipts(frame.ref, [obeyed.body]))
             command = commands.Send(intake.groups, intake.minted, budget=on.served.budget)
             given = await on.served.session.execute(command, timeout=on.seconds(frame.wait_ms))
             return _encode(Receipts(frame.ref, intake.receipts(given)))
@@ -172,11 +319,13 @@ class Text:
         value = await calls.call(on, frame.name, lambda kind: _arguments(kind, frame.arguments))
         if isinstance(value, calls.Page):
             return _encode(frames.Result(frame.ref, Raw(_encode(_shown(value.rows))), value.more))
-        return _encode(frames.Result(frame.ref, Raw(_encode(value))))
+        return _encode(frames.Result(frame.ref, Raw(_encode(_body(value)))))
 
     async def _settle(self, on: Operations, frame: Settle) -> Settled:
         on.principal.require("agent")
-        settling = Settling(on.served, on.principal, on.account)
+        settling = Settling(on.served, on.principal, on.account, settles=frame.settles)
+        ends = [each.token for each in frame.finishes] + [each.token for each in frame.grows]
+        steps = ends + [each.token for each in frame.fails] + [each.token for each in frame.reports]
         await settling.look_up(
             [
                 *frame.acks,
@@ -185,7 +334,10 @@ class Text:
                 *[each.token for each in frame.replies],
                 *[each.token for each in frame.nacks],
                 *[each.token for each in frame.extends],
-            ]
+                *[each.token for each in frame.abandons],
+                *steps,
+            ],
+            frozenset(steps),
         )
         on.acted[frame.ref] = settling.holders
         results = [
@@ -195,8 +347,13 @@ class Text:
             *[await settling.reply(each) for each in frame.replies],
             *[await settling.nack(each) for each in frame.nacks],
             *[await settling.extend(each) for each in frame.extends],
+            *[await settling.finish(each) for each in frame.finishes],
+            *[await settling.grow(each) for each in frame.grows],
+            *[await settling.fail(each) for each in frame.fails],
+            *[await settling.report(each) for each in frame.reports],
+            *[await settling.abandon(each) for each in frame.abandons],
         ]
-        ended = [parse_token(each.token) for each in results if each.outcome not in ("extended", "refused")]
+        ended = [parse_token(each.token) for each in results if each.outcome not in UNSETTLED]
         on.settled([token for token in ended if token is not None])
         counted = api.settled_answer(results)
         return Settled(frame.ref, results, counted.stale, counted.failed)
@@ -237,7 +394,9 @@ def _known(frame: Any) -> Any:
     """A frame as the connection knows it."""
     if isinstance(frame, Hello):
         held = [token for text in frame.held if (token := parse_token(text)) is not None]
-        return frames.Hello(frame.protocol, frame.agent, frame.resume, held, token=frame.token)
+        return frames.Hello(
+            frame.protocol, frame.agent, frame.resume, held, token=frame.token, settles=frame.settles
+        )
     if isinstance(frame, Receive):
         return frames.Receive(frame.ref, frame.mailbox, frame.max, frame.wait_ms, frame.correlation_id)
     return frame
@@ -253,12 +412,96 @@ def _arguments(kind: type[Any], given: Raw) -> Any:
         asked = msgspec.json.decode(given, type=Subscribe)
         settings = settings_from(asked.settings or MailboxSettingsBody(), schedule="fifo")
         return frames.Subscribe(asked.pattern, asked.name, settings)
+    if kind in ARGUMENTS:
+        return _of_step(msgspec.json.decode(given, type=ARGUMENTS[kind]))
     return msgspec.json.decode(given, type=kind)
 
 
+def _of_step(given: Any) -> frames.Arguments:
+    """What a task or a step is given, as the calls know it."""
+    if isinstance(given, SubmitTask):
+        return frames.SubmitTask(
+            bytes(given.workflow),
+            bytes(given.input),
+            given.key,
+            given.owner,
+            given.trace,
+            given.again,
+            given.reply_to,
+            given.notify,
+        )
+    if isinstance(given, (AnswerStep, SignalTask, SetBudget, RerunTask)):
+        return _of_task(given)
+    if isinstance(given, PutWorkflow):
+        return frames.PutWorkflow(bytes(given.workflow), given.version, given.owner)
+    if isinstance(given, PutSchedule):
+        workflow, input = [
+            None if raw is msgspec.UNSET else bytes(raw) for raw in (given.workflow, given.input)
+        ]
+        work = api.work_from(workflow, input, given.message)
+        return frames.PutSchedule(
+            given.name, given.cron, work, given.tz, given.missed, given.replace, given.owner
+        )
+    if isinstance(given, Abandon):
+        return frames.Abandon([_number(text) for text in given.tokens], given.reason)
+    token, usage = _number(given.token), api.usage_from(given.usage)
+    if isinstance(given, FinishStep):
+        return frames.FinishStep(token, bytes(given.result), usage)
+    if isinstance(given, GrowStep):
+        return frames.GrowStep(token, bytes(given.steps), usage)
+    if isinstance(given, FailStep):
+        return frames.FailStep(token, given.code, given.reason, usage)
+    return frames.ReportStep(token, given.progress, usage)
+
+
+def _of_task(given: AnswerStep | SignalTask | SetBudget | RerunTask) -> frames.Arguments:
+    match given:
+        case AnswerStep():
+            return frames.AnswerStep(given.task, given.step, bytes(given.value), given.agent)
+        case SignalTask():
+            return frames.SignalTask(given.task, given.name, given.id, bytes(given.value))
+        case SetBudget():
+            cost = None if given.cost_usd is None else budget_micros(given.cost_usd, "costUsd")
+            return frames.SetBudget(given.task, cost, given.tokens)
+        case RerunTask():
+            input = None if given.input is UNSET else bytes(given.input)
+            return frames.RerunTask(given.task, given.from_step, input, given.owner)
+
+
+def _number(text: str) -> int:
+    """A token whose form is good, but that was never given out, is that of no lease."""
+    return parse_token(text) or 0
+
+
+def _body(value: Any) -> Any:
+    """What a call answers, under its names."""
+    match value:
+        case TaskShown():
+            return api.task_body(value)
+        case WorkflowView():
+            return api.workflow_body(value)
+        case ScheduleView():
+            return api.schedule_body(value)
+        case ScheduleStored():
+            return api.schedule_body(value.schedule, duplicate=value.duplicate)
+        case Stored():
+            return api.workflow_summary(value.workflow, duplicate=value.duplicate)
+    return value
+
+
 def _shown(rows: list[Any]) -> list[Any]:
-    """Letters and entries under their names."""
-    return [letter_body(row) if isinstance(row, DeadLetter) else _entry(row) for row in rows]
+    """Letters, tasks, workflows, schedules and entries under their names."""
+    return [_row(row) for row in rows]
+
+
+def _row(row: Any) -> Any:
+    if isinstance(row, DeadLetter):
+        return letter_body(row)
+    if isinstance(row, WorkflowView):
+        return api.workflow_summary(row)
+    if isinstance(row, ScheduleView):
+        return api.schedule_summary(row)
+    return api.summary_body(row) if isinstance(row, TaskView) else _entry(row)
 
 
 def _entry(row: Pending) -> dict[str, Any]:

@@ -1,0 +1,134 @@
+"""A task: a workflow that was submitted."""
+
+# Written by `make twins` from async_task.py: change that file.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from relaymesh.kernel.bounds import patience
+from relaymesh.kernel.tasks.commands import Answer, Cancel, SetBudget, Signal
+from relaymesh.kernel.tasks.status import TASK_ENDS, Status
+from relaymesh.sdk.outcomes import WATCH_S, found, result_of, spent
+from relaymesh.sdk.submission import MESH_SENDER, json_of, value_of
+from relaymesh.sdk.task_views import (
+    TaskEvent,
+    TaskState,
+    state_of,
+    story_of,
+)
+from relaymesh.wire.tasks import (
+    ITS_END,
+    FindTask,
+    RerunTask,
+    TellTask,
+    WatchTask,
+)
+from relaymesh.wire.usage import budget_micros
+
+if TYPE_CHECKING:
+    from relaymesh.sdk.mesh import Mesh
+
+__all__ = ["Task"]
+
+
+class Task:
+    """One run of a workflow. `duplicate`: an earlier submit of the same request began it."""
+
+    def __init__(self, mesh: Mesh, id: str, duplicate: bool = False) -> None:
+        self._mesh = mesh
+        self.id = id
+        self.duplicate = duplicate
+
+    def __repr__(self) -> str:
+        return f"<Task {self.id}>"
+
+    def show(self) -> TaskState:
+        """The task and its steps, as they are now."""
+        return state_of(found(self._mesh._session.execute(FindTask(self.id)), self.id))
+
+    def story(self) -> list[TaskEvent]:
+        """Everything that happened to the task and its steps, oldest first, as the journal has it.
+
+        Begins later than the submit if the journal no longer has it. A mesh in memory knows only the submit
+        and the end.
+        """
+        return story_of(found(self._mesh._session.execute(TellTask(self.id)), self.id))
+
+    def status(self) -> Status:
+        """PENDING, RUNNING, DEAD_LETTER (it waits for a redrive), SUCCESS, FAILED, TIMEOUT or CANCELLED."""
+        return (self.show()).status
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the end, and return the result. Raises `TaskFailed` for any end but SUCCESS.
+
+        timeout: seconds; None waits forever. Raises `NoAnswer` when the time is over. The result is the
+        output of the last step; with several last steps, a dict of their outputs by name.
+        """
+        given = left = patience(timeout)
+        session = self._mesh._session
+        while True:
+            rest = WATCH_S if left is None else min(WATCH_S, left)
+            asked, began = session.now(), monotonic()
+            shown = found(session.execute(WatchTask(self.id, ITS_END, rest)), self.id)
+            if left is not None:
+                left = max(0.0, left - spent(rest, (session.now() - asked) / 1000, monotonic() - began))
+            if shown.task.status in TASK_ENDS or left == 0:
+                return result_of(shown, given)
+
+    def watch(self) -> Iterator[TaskState]:
+        """The task and its steps, now and after each change, until it has ended."""
+        seen = -1
+        while True:
+            request = WatchTask(self.id, seen, WATCH_S)
+            shown = found(self._mesh._session.execute(request), self.id)
+            if shown.revision != seen or shown.task.status in TASK_ENDS:
+                yield state_of(shown)
+            if shown.task.status in TASK_ENDS:
+                return
+            seen = shown.revision
+
+    def answer(self, step: str, value: Any, *, by: str) -> Status:
+        """Answer the question of a step, as the agent that it asks. Returns the state of the task.
+
+        The first answer counts: another one, or one after its time, raises `Conflict`. An answer by another
+        agent raises `Unauthorized`, and one that is no option of the question `InvalidValue`.
+        """
+        data = value_of(value, "the answer")
+        address = self._mesh._names.agent(by, "by")
+        return self._mesh._session.execute(Answer(self.id, step, data, address))
+
+    def signal(self, name: str, value: Any = None, *, id: str | None = None) -> bool:
+        """Signal the task: the step that waits for this name gets the value, now or when it waits.
+
+        id: names the signal, which counts once; left out, it is a new one. Returns whether the id came
+        before.
+        """
+        data, session = value_of(value, "the value of the signal"), self._mesh._session
+        chosen = session.new_ids(1)[0] if id is None else id
+        return session.execute(Signal(self.id, name, chosen, data)) and id is not None
+
+    def set_budget(self, *, cost_usd: float | None = None, tokens: int | None = None) -> Status:
+        """Give the task another budget; None: as before, 0: no limit. Returns the state of the task.
+
+        A larger one lets a task go on that has used its budget. `cost_usd` has at most 6 decimals.
+        """
+        cost = None if cost_usd is None else budget_micros(cost_usd)
+        return self._mesh._session.execute(SetBudget(self.id, cost, tokens))
+
+    def rerun(self, from_step: str, input: Any = ..., *, owner: str | None = None) -> Task:
+        """Run a task that has ended again, from one step on. Returns the new task.
+
+        The steps before it keep their outcomes. `input`: in place of the first input. `owner`: the agent that
+        pays for it.
+        """
+        data = None if input is ... else json_of(input)
+        address = MESH_SENDER if owner is None else self._mesh._names.agent(owner, "owner")
+        submitted = self._mesh._session.execute(RerunTask(self.id, from_step, data, address))
+        return Task(self._mesh, submitted.task, submitted.duplicate)
+
+    def cancel(self, reason: str = "", *, hard: bool = False) -> Status:
+        """End the task. Steps that run may finish; `hard`: their leases end too. Returns its state."""
+        return self._mesh._session.execute(Cancel(self.id, reason, "", hard))
