@@ -20,6 +20,7 @@ from relaymesh.errors import (
     DiskFloor,
     Empty,
     InvalidEnvelope,
+    InvalidPlan,
     InvalidSettings,
     InvalidValue,
     JournalDamaged,
@@ -33,6 +34,7 @@ from relaymesh.errors import (
     PayloadTooLarge,
     RateLimited,
     StoreLagging,
+    TaskFailed,
     Unauthorized,
     UnknownRecipient,
     Unreachable,
@@ -43,15 +45,19 @@ if TYPE_CHECKING:
     from relaymesh.kernel.contract import Rule
     from relaymesh.kernel.envelope import Priority
     from relaymesh.node.settings import MeshSettings
+    from relaymesh.plans.builder import Workflow
     from relaymesh.sdk.agent import Agent, Subscription
     from relaymesh.sdk.async_agent import AsyncAgent, AsyncSubscription
     from relaymesh.sdk.async_delivery import AsyncDelivery
     from relaymesh.sdk.async_mesh import AsyncMesh
+    from relaymesh.sdk.async_task import AsyncTask
     from relaymesh.sdk.delivery import Delivery
-    from relaymesh.sdk.endings import Drop, Reject, Retry
+    from relaymesh.sdk.endings import Drop, Failed, Reject, Retry
     from relaymesh.sdk.letters import DeadLetter
     from relaymesh.sdk.mesh import Mesh
     from relaymesh.sdk.receipt import Receipt
+    from relaymesh.sdk.results import Continue, Result
+    from relaymesh.sdk.task import Task
 
 __version__ = "0.1.0"
 
@@ -61,8 +67,10 @@ __all__ = [
     "AsyncDelivery",
     "AsyncMesh",
     "AsyncSubscription",
+    "AsyncTask",
     "Closed",
     "Conflict",
+    "Continue",
     "DeadLetter",
     "DeadLettersFull",
     "Delivery",
@@ -70,7 +78,9 @@ __all__ = [
     "DiskFloor",
     "Drop",
     "Empty",
+    "Failed",
     "InvalidEnvelope",
+    "InvalidPlan",
     "InvalidSettings",
     "InvalidValue",
     "JournalDamaged",
@@ -89,13 +99,17 @@ __all__ = [
     "Receipt",
     "Reject",
     "RemoteSettings",
+    "Result",
     "Retry",
     "Rule",
     "StoreLagging",
     "Subscription",
+    "Task",
+    "TaskFailed",
     "Unauthorized",
     "UnknownRecipient",
     "Unreachable",
+    "Workflow",
 ]
 
 # Loaded when first asked for: a command, or a worker of Spark, that opens no mesh starts in half the time.
@@ -105,18 +119,24 @@ _HOMES = {
     "AsyncDelivery": "relaymesh.sdk.async_delivery",
     "AsyncMesh": "relaymesh.sdk.async_mesh",
     "AsyncSubscription": "relaymesh.sdk.async_agent",
+    "AsyncTask": "relaymesh.sdk.async_task",
+    "Continue": "relaymesh.sdk.results",
     "DeadLetter": "relaymesh.sdk.letters",
     "Delivery": "relaymesh.sdk.delivery",
     "Drop": "relaymesh.sdk.endings",
+    "Failed": "relaymesh.sdk.endings",
     "Mesh": "relaymesh.sdk.mesh",
     "MeshSettings": "relaymesh.node.settings",
     "Priority": "relaymesh.kernel.envelope",
     "Receipt": "relaymesh.sdk.receipt",
     "Reject": "relaymesh.sdk.endings",
     "RemoteSettings": "relaymesh.client.settings",
+    "Result": "relaymesh.sdk.results",
     "Retry": "relaymesh.sdk.endings",
     "Rule": "relaymesh.kernel.contract",
     "Subscription": "relaymesh.sdk.agent",
+    "Task": "relaymesh.sdk.task",
+    "Workflow": "relaymesh.plans.builder",
 }
 
 if not TYPE_CHECKING:  # a type checker takes a name that is not above for a mistake

@@ -108,6 +108,10 @@ def register(
     metadata: Annotated[
         str | None, typer.Option("--metadata", metavar="JSON", help="An object with fields of its own.")
     ] = None,
+    settles: Annotated[
+        bool,
+        typer.Option("--settles", help="It ends steps with a result; else its ack means that it took one."),
+    ] = False,
     directory: options.Dir = None,
     url: options.Url = None,
     token: options.Token = None,
@@ -118,7 +122,13 @@ def register(
     fields = {} if metadata is None else parse_json(metadata, "--metadata")
     if not isinstance(fields, dict):
         raise UsageFailed("--metadata is no JSON object", hint="""--metadata '{"team": "blue"}'""")
-    words = {"name": name, "role": role, "capabilities": capability or [], "metadata": fields}
+    words = {
+        "name": name,
+        "role": role,
+        "capabilities": capability or [],
+        "metadata": fields,
+        "settles": settles,
+    }
     try:
         request = msgspec.convert(words, RegisterRequest)
     except msgspec.ValidationError as error:
@@ -170,6 +180,7 @@ def _embedded(call: Call, name: str, request: RegisterRequest | None) -> AgentBo
                     capabilities=request.capabilities,
                     protocol=request.protocol_version,
                     metadata=request.metadata,
+                    settles=request.settles,
                 )
             )
         pending = node.core.read(partial(counts_of, (address,), node.time.now()))[address].pending

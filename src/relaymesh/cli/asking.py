@@ -7,7 +7,7 @@ import sys
 import typer
 
 from relaymesh.cli.failure import Cancelled, ConfirmationNeeded
-from relaymesh.cli.table import printable
+from relaymesh.printable import printable
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -81,6 +81,15 @@ def run(
         list[int] | None,
         typer.Option("--owner", metavar="UID", help="A user whose files are taken too; may be repeated."),
     ] = None,
+    done_days: Annotated[
+        int,
+        typer.Option(
+            "--done-retention-days", min=1, metavar="DAYS", help="How long done/ and receipts are kept."
+        ),
+    ] = 7,
+    dead_days: Annotated[
+        int, typer.Option("--dead-retention-days", min=1, metavar="DAYS", help="How long dead/ is kept.")
+    ] = 30,
     directory: options.Dir = None,
     url: options.Url = None,
     token: options.Token = None,
@@ -101,6 +110,8 @@ def run(
         poll_s_min=min(0.05, poll),
         poll_s_max=poll,
         owners=frozenset(owners or ()),
+        done_retention_days=done_days,
+        dead_retention_days=dead_days,
     )
     stop = threading.Event()
     for number in heeded((signal.SIGINT, signal.SIGTERM)):

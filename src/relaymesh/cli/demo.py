@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from relaymesh.cli import options
+from relaymesh.cli.demo_approval import approval_and_undo
+from relaymesh.cli.demo_worker import killed_worker
+from relaymesh.cli.demo_workflow import workflow_with_a_crash
 from relaymesh.cli.narration import Narrator
 from relaymesh.cli.options import begin
 from relaymesh.cli.output import Output, quiet
 from relaymesh.cli.table import Column, short_address
-from relaymesh.errors import Conflict, Empty, MeshError
+from relaymesh.errors import Conflict, Empty
 from relaymesh.sdk.agent import Agent
 from relaymesh.sdk.delivery import Delivery
 from relaymesh.sdk.mesh import Mesh
@@ -37,7 +37,8 @@ Where = Annotated[
 def demo(context: typer.Context, directory: Where = None, json: options.Json = False) -> None:
     """See what a mesh does, in a few seconds. Needs nothing.
 
-    Agents, a question, a task in order, a worker killed and its work reclaimed, a dead letter repaired.
+    Agents, a question, a task in order, a worker killed and its work reclaimed, a workflow, an approval, what
+    was done undone, a dead letter repaired.
     Without --dir it makes a temporary directory, which stays for you to look into.
     """
     call = begin(context, directory, json)
@@ -57,6 +58,8 @@ def demo(context: typer.Context, directory: Where = None, json: options.Json = F
     with quiet("relaymesh.delivery"), quiet("relaymesh.alert"):
         before_the_crash(path, tell)
         worker_is_killed(path, tell)
+        workflow_with_a_crash(path, tell)
+        approval_and_undo(path, tell)
         stats = after_the_crash(path, tell)
     summary(call.output, tell, path, stats, temporary=call.given is None)
 
@@ -179,7 +182,7 @@ def worker_is_killed(path: Path, tell: Narrator) -> None:
         "Another process takes a message under a lease and gets kill -9. No goodbye, no cleanup: "
         "the journal alone knows, and that is enough.",
     ):
-        taken, pid = _killed_worker(path)
+        taken, pid = killed_worker(path, "worker")
         tell.fact(
             f"process {pid} took {taken['id']} on attempt {taken['attempt']} and was killed",
             id=taken["id"],
@@ -194,24 +197,6 @@ def worker_is_killed(path: Path, tell: Narrator) -> None:
                 token=delivery.token,
             )
         tell.fact(f"a late ack under the old lease {taken['token']} would be refused: LEASE_LOST")
-
-
-def _killed_worker(path: Path) -> tuple[dict[str, Any], int]:
-    """What a worker process said it had taken, before it was killed."""
-    command = [sys.executable, "-m", "relaymesh.cli.demo_worker", str(path), "worker"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as worker:
-        assert worker.stdout is not None
-        try:
-            line = worker.stdout.readline()
-        finally:
-            worker.kill()
-    if not line:
-        raise MeshError(
-            f"the worker process of the demo ended with {worker.returncode} and took nothing",
-            hint="what it wrote to stderr is above; run relaymesh demo again",
-        )
-    taken: dict[str, Any] = msgspec.json.decode(line)
-    return taken, worker.pid
 
 
 def poison_message(mesh: Mesh, tell: Narrator) -> None:
@@ -345,6 +330,7 @@ def summary(output: Output, tell: Narrator, path: Path, stats: MeshStats, *, tem
     tell.say(f"    export RELAYMESH_HOME={shlex.quote(str(path))}")
     for command, what in (
         ("relaymesh journal cat", "everything that just happened"),
+        ("relaymesh tasks", "the workflow that survived a kill -9"),
         ("relaymesh dlq list --redriven", "the poison message"),
         ("relaymesh dlq show patch-7", "its attempts, with stack traces"),
         ("relaymesh inbox 'order.*:audit'", "what the subscription holds"),

@@ -24,10 +24,14 @@ from relaymesh.cli.options import Call, begin
 from relaymesh.cli.output import DIM, Output, Styled, json_text
 from relaymesh.cli.table import Column, plain, short_address, short_id
 from relaymesh.errors import MeshError, NotFound
+from relaymesh.node.disk import RealDisk
+from relaymesh.node.letter_reports import find_report
 from relaymesh.sdk.letters import DeadLetter, Redriven, select
 from relaymesh.sdk.mesh import Mesh
+from relaymesh.sdk.retention import require_report
+from relaymesh.wire.letter_report import FindReport, report_text
 
-app = typer.Typer(help="Dead letters: list, show, redrive, purge.")
+app = typer.Typer(help="Dead letters: list, show, redrive, purge, report.")
 audit = logging.getLogger("relaymesh.audit")
 
 FILTER_WORDS = ("receiver", "sender", "reason", "code", "since")
@@ -206,12 +210,12 @@ def redrive(
         except MeshError as error:
             if not done:
                 raise
-            _print_redriven(call, done, dry_run)
+            print_redriven(call, done, dry_run)
             raise Partial(
                 f"{len(done)} of {_count(letters)} redriven, then: {error.code} {error.message}",
                 hint=f"{error.hint}; the same command does the rest",
             ) from error
-    _print_redriven(call, done, dry_run)
+    print_redriven(call, done, dry_run)
 
 
 REDRIVEN = [
@@ -224,7 +228,7 @@ REDRIVEN = [
 ]
 
 
-def _print_redriven(call: Call, done: Sequence[Redriven], dry_run: bool) -> None:
+def print_redriven(call: Call, done: Sequence[Redriven], dry_run: bool) -> None:
     def row(each: Redriven) -> dict[str, Any]:
         outcome = "would be redriven" if dry_run else "redriven" if each.sequence else "was redriven before"
         return {
@@ -308,6 +312,34 @@ def _log_purge(letters: Sequence[DeadLetter], reason: str) -> None:
     except (KeyError, OSError):
         who = "unknown"
     audit.warning("%s purged %s: %s", who, _count(letters), reason)
+
+
+# -- the daily report
+
+
+@app.command("report")
+def report(
+    context: typer.Context,
+    day: Annotated[
+        str | None, typer.Option("--day", metavar="YYYY-MM-DD", help="Of this day (UTC); else the newest.")
+    ] = None,
+    directory: options.Dir = None,
+    url: options.Url = None,
+    token: options.Token = None,
+    json: options.Json = False,
+) -> None:
+    """Show the daily report: dead letters by mailbox and reason, and what is new. Works beside a process."""
+    call = begin(context, directory, json, url, token)
+    if call.remote:
+        with call.mesh() as mesh:
+            found = mesh.dead_letter_report(day)
+    else:
+        asked = FindReport(day)
+        found = require_report(find_report(RealDisk(call.existing()), asked.day), asked.day)
+    if call.output.json:
+        call.output.object(msgspec.to_builtins(found))
+    else:
+        call.output.text(report_text(found))
 
 
 # -- choosing

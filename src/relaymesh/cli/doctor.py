@@ -23,7 +23,6 @@ from relaymesh.cli.looking import Look, look_into
 from relaymesh.cli.moments import bytes_text, span_text
 from relaymesh.cli.options import begin
 from relaymesh.cli.output import GREEN, RED, YELLOW, Output, Styled, width_of
-from relaymesh.cli.table import printable
 from relaymesh.errors import MeshError
 from relaymesh.journal import JournalSettings, Report, read_owner, verify
 from relaymesh.journal.checkpoint import list_checkpoints, read_checkpoint
@@ -31,8 +30,10 @@ from relaymesh.journal.frame import BadFrame
 from relaymesh.journal.layout import INCOMPLETE, LOCK, is_locked
 from relaymesh.journal.standing import standing_of
 from relaymesh.node.disk import RealDisk
+from relaymesh.node.letter_reports import report_days
 from relaymesh.node.mirroring import noted_mirror
 from relaymesh.node.opening import STORE_FILE
+from relaymesh.printable import printable
 from relaymesh.store.connect import connect_reader, read_back
 from relaymesh.store.queries import QUERIES
 from relaymesh.store.schema import migrations
@@ -235,6 +236,9 @@ def _lock(patient: Patient) -> Check:
 def _journal(patient: Patient) -> Check:
     report = patient.report = verify(patient.disk, records=True)
     found = f"{report.events} events in {report.segments} segments, {bytes_text(report.bytes)}"
+    if report.payloads:
+        size = sum(each.size for each in report.payloads.values())
+        found = f"{found}, {len(report.payloads)} payload files, {bytes_text(size)}"
     if report.damage:
         first = report.damage[0]
         found = f"{len(report.damage)} damaged: {first.segment} at offset {first.offset}, {first.why}"
@@ -348,6 +352,8 @@ def _dead_letters(patient: Patient) -> Check:
     if patient.seen is None:
         return Check("dead letters", "note", "unknown: the journal could not be replayed")
     count = patient.seen.replayed.state.letters.count
+    days = report_days(patient.disk)
+    report = f"dlq report has the report of {days[-1]}" if days else "there is no report yet"
     if count:
-        return Check("dead letters", "note", f"{count} wait for a decision", "relaymesh dlq list")
-    return Check("dead letters", "ok", "none")
+        return Check("dead letters", "note", f"{count} wait for a decision; {report}", "relaymesh dlq list")
+    return Check("dead letters", "ok", f"none; {report}")

@@ -76,11 +76,22 @@ class CheckFailed(MeshError):
     code = "CHECK_FAILED"
 
 
+class TaskTimedOut(errors.TaskFailed):
+    """The task that is followed ended as TIMEOUT."""
+
+    code = "TASK_TIMEOUT"
+
+
 EXIT_CODES: dict[type[BaseException], Exit] = {
     errors.MeshError: Exit.FAILED,
     errors.InvalidEnvelope: Exit.USAGE,
+    errors.InvalidValue: Exit.USAGE,
     errors.PayloadTooLarge: Exit.USAGE,
     errors.InvalidSettings: Exit.USAGE,
+    errors.InvalidPlan: Exit.USAGE,
+    errors.TaskOver: Exit.CONFLICT,
+    errors.TaskFailed: Exit.FAILED,
+    TaskTimedOut: Exit.TIMEOUT,
     errors.UnknownRecipient: Exit.NOT_FOUND,
     errors.NotFound: Exit.NOT_FOUND,
     errors.Unauthorized: Exit.AUTH,

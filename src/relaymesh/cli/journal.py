@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,6 +34,7 @@ from relaymesh.journal import (
 )
 from relaymesh.journal.events import EventRows
 from relaymesh.journal.layout import ARCHIVE, is_locked
+from relaymesh.journal.payloads import read_payload
 from relaymesh.journal.verify import UnreadableAt
 from relaymesh.kernel.records import Accepted, Published
 from relaymesh.node.disk import RealDisk
@@ -82,8 +84,10 @@ def cat(
 
 
 def _events(path: Path, start: int, full: bool) -> Iterator[dict[str, Any]]:
-    frames = read_frames(RealDisk(path), max(FIRST_SEQUENCE, start - LOOK_BACK))
-    return (row for row in EventRows(full=full).rows(frames) if row["sequence"] >= start)
+    disk = RealDisk(path)
+    frames = read_frames(disk, max(FIRST_SEQUENCE, start - LOOK_BACK))
+    rows = EventRows(full=full, get=partial(read_payload, disk))
+    return (row for row in rows.rows(frames) if row["sequence"] >= start)
 
 
 @app.command("verify")
@@ -245,6 +249,7 @@ def report_fields(report: Report, *, nested: bool) -> dict[str, Any]:
         "first_sequence": report.first_sequence,
         "next_sequence": report.next_sequence,
         "checkpoints": report.checkpoints,
+        "payloads": len(report.payloads),
         "set_aside": sum(each.record.count for each in report.set_aside),
     }
     if nested:

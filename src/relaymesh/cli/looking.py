@@ -20,7 +20,9 @@ from relaymesh.kernel.dead_letters import DeadLetter
 from relaymesh.kernel.looks import Looked, counts_of, first_pending
 from relaymesh.kernel.pending import DELAYED, READY, STATE_NAMES, Pending
 from relaymesh.node.disk import RealDisk
+from relaymesh.node.filling import fill
 from relaymesh.node.opening import Replayed, newest_state, replay
+from relaymesh.node.payloads import Payloads
 from relaymesh.sdk.agent import Inbox
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.sdk.names import Names
@@ -77,6 +79,7 @@ class Look:
 
     replayed: Replayed
     now: int
+    payloads: Payloads
     names = Names()
 
     def read(self, look: Callable[[Looked], Seen]) -> Seen:
@@ -90,10 +93,12 @@ class Look:
         }
 
     def pending(self, mailbox: str, limit: int) -> Sequence[Pending]:
-        return first_pending(mailbox, limit, self.replayed)
+        pending: list[Pending] = fill(first_pending(mailbox, limit, self.replayed), self.payloads)
+        return pending
 
     def letters(self) -> Iterable[DeadLetter]:
-        return list(self.replayed.state.letters)
+        letters: list[DeadLetter] = fill(list(self.replayed.state.letters), self.payloads)
+        return letters
 
     def state_name(self, entry: Pending) -> str:
         """Time goes on, also when no process is there to say so."""
@@ -147,4 +152,8 @@ def _look(disk: RealDisk) -> Look:
     state = newest_state(disk)
     for _ in replay(state, read_frames(disk, state.sequence), read_aside(disk)):
         pass
-    return Look(Replayed(state), max(time.time_ns() // 1_000_000, state.now))
+    return Look(Replayed(state), max(time.time_ns() // 1_000_000, state.now), Payloads(disk, _takes_nothing))
+
+
+def _takes_nothing(_size: int) -> None:
+    """A look writes nothing."""

@@ -17,19 +17,27 @@ from relaymesh.cli import (
     demo,
     dlq,
     doctor,
+    init,
     journal,
     messages,
     pipeline,
     pipeline_source,
+    purge,
     questions,
     report,
+    schedule,
     serve,
+    settings,
     status,
     store,
     story,
     tail,
+    task,
+    team,
     topics,
     torture,
+    worker,
+    workflow,
 )
 from relaymesh.cli import (
     token as tokens,
@@ -80,6 +88,12 @@ def _help_if_alone(context: typer.Context) -> None:
 
 
 app.command("demo")(demo.demo)
+app.command("init")(init.init)
+app.command("up")(team.up)
+app.command("ps")(team.ps)
+app.command("logs")(team.logs)
+app.command("restart")(team.restart)
+app.command("down")(team.down)
 app.command("dev")(serve.dev)
 app.command("serve")(serve.serve)
 app.command("status")(status.status)
@@ -89,12 +103,24 @@ app.command("ask")(questions.ask)
 app.command("answer")(questions.answer)
 app.command("story")(story.story)
 app.command("tail")(tail.tail)
+app.command("submit")(task.submit)
+app.command("submit-workflow")(task.submit)
+app.command("tasks")(task.list_tasks)
+app.command("cancel")(task.cancel)
+app.command("replay")(task.replay)
+app.command("purge")(purge.purge)
+app.command("reload-settings")(settings.reload)
+app.command("settings-history")(settings.history)
 app.command("doctor")(doctor.doctor)
 app.command("torture")(torture.torture)
 for _name, _group in (
     ("agent", agent.app),
     ("topic", topics.app),
+    ("workflow", workflow.app),
+    ("task", task.app),
+    ("schedule", schedule.app),
     ("dlq", dlq.app),
+    ("settings", settings.app),
     ("token", tokens.app),
     ("audit", audit.app),
     ("bus", bus.app),
@@ -102,6 +128,7 @@ for _name, _group in (
     ("store", store.app),
     ("pipeline", pipeline.app),
     ("report", report.app),
+    ("worker", worker.app),
 ):
     _group.callback(invoke_without_command=True)(_help_if_alone)
     app.add_typer(_group, name=_name)

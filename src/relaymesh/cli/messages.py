@@ -12,13 +12,15 @@ import typer
 from relaymesh.cli import options
 from relaymesh.cli.content import read_content
 from relaymesh.cli.failure import UsageFailed
+from relaymesh.cli.inbox_answer import answer_inbox
 from relaymesh.cli.looking import View, look
 from relaymesh.cli.moments import span_text
 from relaymesh.cli.nodes import node_of
 from relaymesh.cli.options import Call, begin, given_fields, priority_of
 from relaymesh.cli.output import preview
 from relaymesh.cli.table import Column, short_address
-from relaymesh.errors import Empty, UnknownRecipient
+from relaymesh.errors import Empty, JournalDamaged, UnknownRecipient
+from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.pending import Pending
 from relaymesh.sdk.agent import Inbox
 from relaymesh.sdk.delivery import Delivery
@@ -102,6 +104,9 @@ def inbox(
     timeout: Annotated[
         float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long --take waits.")
     ] = 0,
+    answer: Annotated[
+        bool, typer.Option("--answer", help="Go through it and answer, at a terminal: a person as an agent.")
+    ] = False,
     directory: options.Dir = None,
     url: options.Url = None,
     token: options.Token = None,
@@ -110,9 +115,15 @@ def inbox(
     """Show what waits in a mailbox, without taking it. Works beside a running process.
 
     With --take the messages are received, which needs the directory: printed, and then acked with --ack
-    or given back as if they had never been taken.
+    or given back as if they had never been taken. With --answer each question, step and message is shown,
+    and settled with what is typed.
     """
     call = begin(context, directory, json, url, token)
+    if answer:
+        if take is not None or ack or timeout:
+            raise UsageFailed("--answer goes without --take, --ack and --timeout", hint="leave them out")
+        answer_inbox(call, _known_address(call, name), limit)
+        return
     if take is not None:
         _take(call, name, take, ack, timeout)
         return
@@ -135,6 +146,15 @@ def inbox(
     more = boxes[address].pending - len(entries) if address in boxes else 0
     if more > 0:
         call.output.note(f"{more} more: raise --limit")
+
+
+def _known_address(call: Call, name: str) -> str:
+    with look(call) as seen:
+        boxes = seen.mailboxes()
+        address = mailbox_address(name, seen.names)
+    if address not in boxes and not call.remote:
+        raise unknown_mailbox(address, boxes)
+    return address
 
 
 PENDING = [
@@ -169,8 +189,15 @@ def _entry_row(seen: View, entry: Pending) -> dict[str, Any]:
         "age": max(0, seen.now - entry.accepted_at) / 1000,
         "attempts": entry.attempts,
         "state": seen.state_name(entry),
-        "content": decode_content(envelope.content, envelope.encoding),
+        "content": _content(envelope),
     }
+
+
+def _content(envelope: Envelope) -> Any:
+    try:
+        return decode_content(envelope.content, envelope.encoding)
+    except JournalDamaged as error:  # the other entries are shown all the same
+        return {"error": error.message}
 
 
 def _take(call: Call, name: str, count: int, ack: bool, timeout: float) -> None:

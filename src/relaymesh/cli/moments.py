@@ -26,6 +26,18 @@ def parse_since(text: str, option: str = "--since") -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
+def parse_span(text: str, option: str) -> timedelta:
+    """`90s`, `30m`, `12h`, `7d`: up to a hundred years."""
+    span = _SPAN.match(text)
+    try:
+        length = timedelta(seconds=float(span[1]) * _SECONDS[span[2]]) if span and text.isascii() else None
+    except OverflowError:
+        length = None
+    if length is None or length > timedelta(days=36_500):
+        raise UsageFailed(f"{option} {text!r} is not a span of time", hint="write 7d, 12h, 30m or 90s")
+    return length
+
+
 def span_text(seconds: float) -> str:
     """`850ms`, `12s`, `3m`, `2h`, `5d`: the largest unit that gives at least 1, rounded down."""
     if 0 < seconds < 1:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from relaymesh.cli.output import BOLD, DIM, GREEN, Output, Styled
-from relaymesh.cli.table import printable
+from relaymesh.printable import printable
 
 WIDTH_MAX = 80
 INDENT = "    "

@@ -17,7 +17,11 @@ from relaymesh.sdk.mesh import Mesh
 
 Dir = Annotated[
     Path | None,
-    typer.Option("--dir", metavar="PATH", help="Data directory; else RELAYMESH_HOME, else ~/.relaymesh."),
+    typer.Option(
+        "--dir",
+        metavar="PATH",
+        help="Data directory; else RELAYMESH_HOME, relaymesh.toml here, ~/.relaymesh.",
+    ),
 ]
 Url = Annotated[
     str | None,
@@ -67,6 +71,12 @@ class Call:
                 f"this command works on the files of a mesh, and {self.url} is a node",
                 hint="run it where its data directory is, with --dir",
             )
+        if self.given is None and not os.environ.get("RELAYMESH_HOME"):
+            from relaymesh.agents.team_file import FILE_NAME, mesh_directory  # most commands name a directory
+
+            found = mesh_directory(Path(FILE_NAME))
+            if found is not None:
+                return found
         return data_directory(self.given)
 
     def existing(self) -> Path:
@@ -75,7 +85,7 @@ class Call:
         if not (path / "journal").is_dir():
             raise NotFound(
                 f"there is no mesh in {path}",
-                hint="name its directory with --dir, or make one: relaymesh send NAME CONTENT --create",
+                hint="name its directory with --dir, or make one: --create of send and of workflow run",
             )
         return path
 

@@ -19,7 +19,8 @@ from typing import Any, TextIO
 import msgspec
 
 from relaymesh.cli.failure import Failure
-from relaymesh.cli.table import Column, plain, printable, table_lines
+from relaymesh.cli.table import Column, plain, table_lines
+from relaymesh.printable import printable
 
 BOLD, DIM, GREEN, RED, YELLOW = "1", "2", "32", "31", "33"
 
@@ -172,4 +173,7 @@ class _NoteHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         cause = f" ({type(error).__name__}: {error})" if error is not None else ""
-        self._output.note(" ".join(f"{record.getMessage()}{cause}".split()))
+        try:
+            self._output.note(" ".join(f"{record.getMessage()}{cause}".split()))
+        except OSError:  # stderr has no reader: the library goes on
+            return

@@ -21,8 +21,8 @@ INTRODUCTION = """\
 
 Made by `python -m relaymesh.cli.reference`: change the commands, not this page.
 
-- **Where.** `--dir PATH`, else `RELAYMESH_HOME`, else `~/.relaymesh`. `--dir` and `--json` may stand before
-  the command or behind it.
+- **Where.** `--dir PATH`, else `RELAYMESH_HOME`, else the directory that a `relaymesh.toml` in this folder
+  names, else `~/.relaymesh`. `--dir` and `--json` may stand before the command or behind it.
 - **Output.** Data goes to stdout; notes, questions, progress and errors to stderr. `--json` prints one JSON
   object per line: a line for each row of the table, with the same fields and nothing shortened. `NO_COLOR` is
   honoured; in a pipe there is no colour and nothing is cut.
@@ -34,7 +34,8 @@ Made by `python -m relaymesh.cli.reference`: change the commands, not this page.
 - **Looking and changing.** `inbox`, `topic list`, `dlq list`, `dlq show`, `journal` and `doctor` take no
   lock: they work beside a running process and show what is synced. `demo`, `send`, `inbox --take`,
   `topic pub`, `dlq redrive`, `dlq purge`, `store rebuild`, `journal restore` and `torture` open the
-  directory, and fail with exit code 5 while another process has it.
+  directory, and fail with exit code 5 while another process has it. So do all `task` and
+  `workflow` commands, but `workflow check` and `workflow graph` of a file, which need no mesh.
 - **Asking.** What touches many messages or cannot be undone shows the count and samples first, then asks.
   Without a terminal it never asks: it fails and names `--yes`.
 - **Times.** `--since` takes a span (`30m`, `2h`, `7d`) or a time in ISO 8601, UTC unless it says otherwise.

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -22,6 +24,7 @@ from relaymesh.server.address import read_address
 from relaymesh.server.reliability import ReliabilityConfig
 from relaymesh.server.security.limits import SecuritySettings
 from relaymesh.server.settings import ServerSettings
+from relaymesh.wire.parameters import ROWS, Value
 
 if TYPE_CHECKING:
     from relaymesh.server.run import Running
@@ -96,6 +99,38 @@ HeartbeatTimeout = Annotated[
     int, typer.Option("--heartbeat-timeout", metavar="MS", help="An agent silent for so long is offline.")
 ]
 
+UntilStdinEnds = Annotated[
+    bool,
+    typer.Option(
+        "--until-stdin-ends", help="Stop when standard input ends, as it does when a parent process died."
+    ),
+]
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="A relaymesh.toml; its [settings] go before relaymesh-settings.json."
+    ),
+]
+
+
+class Chosen(NamedTuple):
+    """Settings given on the command line, also where they are the default; and a relaymesh.toml."""
+
+    flags: Mapping[str, Value] = MappingProxyType({})
+    config: Path | None = None
+
+
+def _chosen_flags(context: typer.Context) -> dict[str, Value]:
+    """Options of `serve` that a settings file may hold too, and that the command line has."""
+    return {
+        name: context.params[row.field]
+        for name, row in ROWS.items()
+        if row.field in context.params
+        and getattr(context.get_parameter_source(row.field), "name", "DEFAULT") != "DEFAULT"
+    }
+
 
 def serve(
     context: typer.Context,
@@ -119,6 +154,8 @@ def serve(
     default_ttl: DefaultTtl = DEFAULTS.reliability.default_ttl,
     heartbeat_interval: HeartbeatInterval = DEFAULTS.reliability.heartbeat_interval,
     heartbeat_timeout: HeartbeatTimeout = DEFAULTS.reliability.heartbeat_timeout,
+    until_stdin_ends: UntilStdinEnds = False,
+    config: Config = None,
     json: options.Json = False,
 ) -> None:
     """Serve a data directory over HTTP and WebSocket until a signal ends it. State survives a restart."""
@@ -148,7 +185,14 @@ def serve(
             heartbeat_timeout=heartbeat_timeout,
         ),
     )
-    _run(call, settings, lambda running: _say_briefly(call.output, running))
+    chosen = Chosen(_chosen_flags(context), config)
+    _run(
+        call,
+        settings,
+        lambda running: _say_briefly(call.output, running),
+        chosen,
+        with_stdin=until_stdin_ends,
+    )
 
 
 def dev(
@@ -162,11 +206,18 @@ def dev(
     _run(call, ServerSettings(port=port), lambda running: _say_everything(call.output, running))
 
 
-def _run(call: Call, settings: ServerSettings, say: Callable[[Running], None]) -> None:
+def _run(
+    call: Call,
+    settings: ServerSettings,
+    say: Callable[[Running], None],
+    chosen: Chosen | None = None,
+    *,
+    with_stdin: bool = False,
+) -> None:
     from relaymesh.server.garbage import collected_seldom, leave_out_what_exists
     from relaymesh.server.run import event_loop  # other commands need not load a server
 
-    path = call.path
+    path, chosen = call.path, chosen or Chosen()
 
     def announce(running: Running) -> None:
         say(running)
@@ -179,19 +230,44 @@ def _run(call: Call, settings: ServerSettings, say: Callable[[Running], None]) -
         asyncio.Runner(loop_factory=event_loop()) as runner,
     ):
         try:
-            runner.run(_serve(path, settings, announce))
+            runner.run(_serve(path, settings, announce, chosen, with_stdin=with_stdin))
         except DirectoryInUse as error:
             raise _with_address(path, error) from None
 
 
-async def _serve(path: Path, settings: ServerSettings, announce: Callable[[Running], None]) -> None:
+async def _serve(
+    path: Path,
+    settings: ServerSettings,
+    announce: Callable[[Running], None],
+    chosen: Chosen,
+    *,
+    with_stdin: bool,
+) -> None:
     from relaymesh.server.run import NodeServer  # see `_run`
 
-    server = NodeServer(path, MeshSettings(), settings, announce=announce)
+    server = NodeServer(
+        path, MeshSettings(), settings, announce=announce, flags=chosen.flags, toml=chosen.config
+    )
+    if with_stdin:
+        _call_at_end_of_stdin(asyncio.get_running_loop(), lambda: server.stop("the end of stdin"))
     if not await server.run():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(EXIT_CUT_SHORT)  # what still runs must not hold up a user who asked twice
+
+
+def _call_at_end_of_stdin(loop: asyncio.AbstractEventLoop, ended: Callable[[], None]) -> None:
+    """In a thread: not every event loop can watch every kind of stdin."""
+
+    def watch() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            continue
+        try:
+            loop.call_soon_threadsafe(ended)
+        except RuntimeError:
+            return  # the loop has ended first
+
+    threading.Thread(target=watch, name="relaymesh-stdin", daemon=True).start()
 
 
 def _with_address(path: Path, error: DirectoryInUse) -> DirectoryInUse:
@@ -261,4 +337,7 @@ class _InfoHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno < logging.WARNING:
-            self._output.note(record.getMessage())
+            try:
+                self._output.note(record.getMessage())
+            except OSError:  # the reader of stderr is gone, and the server must still stop in order
+                return

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from rich.cells import cell_len, set_cell_size
 
 from relaymesh.kernel.address import DEFAULT_NAMESPACE
+from relaymesh.printable import printable
 from relaymesh.wire.ids import uuid7_ms
 
 ID_SHOWN_MAX = 20
@@ -53,13 +54,6 @@ def plain(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value)) or "-"
     return str(value)
-
-
-def printable(text: str) -> str:
-    """One line that a terminal shows as it is: a message must not be able to move the cursor."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def short_address(address: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,10 +18,12 @@ from relaymesh.cli.output import json_text
 from relaymesh.cli.table import Column, plain, short_address
 from relaymesh.journal import FIRST_SEQUENCE, read_frames, read_mark
 from relaymesh.journal.events import EventRows, Events
+from relaymesh.journal.payloads import read_payload
 from relaymesh.node.disk import RealDisk
 from relaymesh.sdk.names import Names
 from relaymesh.wire.api.journal import FramesAnswer
 from relaymesh.wire.operations import OPERATIONS, RETURNS
+from relaymesh.wire.payload import Get, no_payloads
 
 LOOK_BACK = 20_000
 """Events read before the first that is shown, to learn the ids of messages accepted earlier."""
@@ -75,7 +78,7 @@ def _rows(call: Call, last: int, once: bool, full: bool) -> Iterator[dict[str, A
     source = _Far(call) if call.remote else _Near(call)
     shown_from = max(FIRST_SEQUENCE, source.end() - last)
     start = max(FIRST_SEQUENCE, shown_from - LOOK_BACK)
-    rows = EventRows(full=full)
+    rows = EventRows(full=full, get=source.get)
     while True:
         frames = source.frames(start, wait=not once)
         for row in rows.rows(frames):
@@ -92,6 +95,7 @@ class _Near:
 
     def __init__(self, call: Call) -> None:
         self._disk = RealDisk(call.existing())
+        self.get: Get = partial(read_payload, self._disk)
 
     def end(self) -> int:
         mark = read_mark(self._disk)
@@ -114,6 +118,7 @@ class _Far:
     def __init__(self, call: Call) -> None:
         assert call.url is not None
         self._node = asking(call.url, call.token)
+        self.get: Get = no_payloads  # a node sends the content itself
 
     def end(self) -> int:
         return self._node.get("/v1/journal", FramesAnswer, last=0).next_sequence

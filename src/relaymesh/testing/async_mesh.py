@@ -25,6 +25,7 @@ from relaymesh.sdk.renewal import AsyncRenewer
 from relaymesh.sdk.time_limit import TimeLimit, call_awaited_within
 from relaymesh.testing.async_session import VirtualSession
 from relaymesh.testing.clock import NS, ManualClock
+from relaymesh.testing.following import AsyncManualFollower
 from relaymesh.testing.mesh import WAIT_MAX_S, next_renewal
 from relaymesh.testing.opening import manual_clock, manual_node
 from relaymesh.testing.raised import Raised
@@ -67,19 +68,21 @@ class AsyncManualMesh(AsyncMesh):
         workers: tuple[int, int] = (CORE_DEFAULT, MAX_DEFAULT),
         raise_errors: bool = False,
     ) -> None:
-        counts = worker_counts(workers)
+        counts = worker_counts(workers) or (CORE_DEFAULT, MAX_DEFAULT)
         raised = Raised(raise_errors)
         self.clock = manual_clock(clock)
         self._node = manual_node(path, disk, durability, settings, seed, self.clock)
         self._begin()
         session = VirtualSession(self._node, self._wait)
         self._opened = session
-        self._limit = session.payload_bytes_max
         self._raised = raised
         self._ends: list[int] = []
         """Until when each task that waits lets time pass."""
         self._renewing = _InlineRenewer(session)
         self._renewer = self._renewing
+        self._workers = counts
+        self._follower = AsyncManualFollower(self._node, self._follow)
+        self._renewer.on_first = self._follower.begin
         self._turns = _Turns(session, self._renewing, counts[1], raised)
         self._pool = self._turns
 
@@ -205,11 +208,13 @@ class _Turns(AsyncWorkerPool):
     async def _call(self, handler: AsyncHandler, limits: Limits, delivery: AsyncDelivery) -> None:
         if limits.time_limit is not None:
             with self._renewer.watch(TimeLimit(delivery, limits.time_limit, self._session.now())) as limit:
-                await call_awaited_within(limit, handler, _inline)
-            return
-        result = handler(delivery)
-        if inspect.isawaitable(result):
-            await result
+                result = await call_awaited_within(limit, handler, _inline)
+        else:
+            result = handler(delivery)
+            if inspect.isawaitable(result):
+                result = await result
+        if not delivery._settled:
+            delivery._take_result(result)
 
     async def close(self, timeout: float | None) -> None:
         """No handler runs beside the caller: there is nothing to wait for, however long it may take."""

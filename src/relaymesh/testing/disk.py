@@ -106,9 +106,10 @@ class _Content:
 class _Inode:
     """One file apart from its name: what readers see, what is durable, and the changes in between."""
 
-    __slots__ = ("durable", "now", "unsynced")
+    __slots__ = ("durable", "modified_ns", "now", "unsynced")
 
     def __init__(self, data: bytes = b"") -> None:
+        self.modified_ns = 0
         self.now = _Content(data)
         self.durable = _Content(data)
         self.unsynced: list[_Write | _Resize] = []
@@ -197,6 +198,7 @@ class MemoryFile:
 
     def _write_some(self, data: bytes, offset: int) -> int:
         fault = self._enter("write_at", writes=True)
+        self._inode.modified_ns = self._disk.wall_ns()
         if fault is not None:
             if fault.keep_bytes:
                 self._inode.change(_Write(offset, bytes(data[: fault.keep_bytes])))
@@ -277,6 +279,7 @@ class MemoryDisk:
     watch: called with the call and its file before anything is done; may raise.
     shorten: asked how many of so many bytes the next write to a file takes; None writes all.
     lost_at: the call and file at which the power went, once it has.
+    wall_ns: the time of the wall clock, for `modified_ns`; tests assign a clock.
     """
 
     def __init__(
@@ -291,6 +294,7 @@ class MemoryDisk:
         self.watch: Callable[[str, str], None] | None = None
         self.shorten: Callable[[str, int], int] | None = None
         self.lost_at: tuple[str, str] | None = None
+        self.wall_ns: Callable[[], int] = _no_time
         self._rng = random.Random(seed)
         self._power_left: int | None = None
         self._unsynced_names: list[_Named] = []
@@ -319,6 +323,10 @@ class MemoryDisk:
             name: inode.after_crash(keep, rng) for name, inode in sorted(alive.items()) if inode is not None
         }
         after = MemoryDisk(files, seed=rng.getrandbits(64), free=self.free)
+        after.wall_ns = self.wall_ns
+        for name, inode in alive.items():
+            if inode is not None:
+                after._existing(name).modified_ns = inode.modified_ns
         for folder in (name for name, inode in alive.items() if inode is None):
             after._names[folder] = after._durable_names[folder] = None
         self._power_left = -1
@@ -329,6 +337,7 @@ class MemoryDisk:
         after = MemoryDisk(seed=self._rng.getrandbits(64), free=self.free)
         after._names, after._durable_names = self._names, self._durable_names
         after._unsynced_names = self._unsynced_names
+        after.wall_ns = self.wall_ns
         self._power_left = -1
         return after
 
@@ -417,6 +426,10 @@ class MemoryDisk:
         ]
         return sorted(name.rpartition("/")[2] for name in inside)
 
+    def modified_ns(self, name: str) -> int:
+        self._enter_or_fail("modified_ns", name)
+        return self._existing(name).modified_ns
+
     def rename(self, old: str, new: str) -> None:
         self._enter_or_fail("rename", old)
         inode = self._existing(old)
@@ -496,6 +509,10 @@ class MemoryDisk:
     def _reachable(self, name: str, names: dict[str, _Inode | None]) -> bool:
         folder = _folder_of(name)
         return folder == "" or (folder in names and self._reachable(folder, names))
+
+
+def _no_time() -> int:
+    return 0
 
 
 def _error(number: int, name: str) -> OSError:

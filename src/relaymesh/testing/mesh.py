@@ -13,8 +13,9 @@ from relaymesh.node.local import LocalSession
 from relaymesh.node.settings import Durability, MeshSettings
 from relaymesh.sdk.mesh import Mesh
 from relaymesh.sdk.pool import CORE_DEFAULT, MAX_DEFAULT, WorkerPool, worker_counts
-from relaymesh.sdk.renewal import RENEW_BELOW, AsyncRenewer, Renewer
+from relaymesh.sdk.renewal import AsyncRenewer, Renewer
 from relaymesh.testing.clock import NS, ManualClock
+from relaymesh.testing.following import ManualFollower
 from relaymesh.testing.opening import manual_clock, manual_node
 from relaymesh.testing.raised import Raised
 
@@ -51,7 +52,7 @@ class ManualMesh(Mesh):
         workers: tuple[int, int] = (CORE_DEFAULT, MAX_DEFAULT),
         raise_errors: bool = False,
     ) -> None:
-        counts = worker_counts(workers)
+        counts = worker_counts(workers) or (CORE_DEFAULT, MAX_DEFAULT)
         self._raised = Raised(raise_errors)
         self.clock = manual_clock(clock)
         self._handling = False
@@ -62,6 +63,8 @@ class ManualMesh(Mesh):
         self._pool = _InlinePool(self, *counts, inline=True)
         self._renewing = _InlineRenewer(session)
         self._renewer = self._renewing
+        self._follower = ManualFollower(self._node, self._follow)
+        self._renewer.on_first = self._follower.begin
 
     @property
     def now(self) -> datetime:
@@ -145,7 +148,5 @@ class _InlineRenewer(Renewer):
 
 def next_renewal(renewer: Renewer | AsyncRenewer) -> int:
     """Mesh time of the next renewal, or end of a time limit."""
-    moments = [
-        held.delivery._deadline - int(held.length_ms * RENEW_BELOW) + 1 for held in renewer._held.values()
-    ]
+    moments = [held.delivery._deadline - int(held.renew_below_ms) + 1 for held in renewer._held.values()]
     return min([*moments, *(limit.at for limit in renewer._limits.values())], default=NEVER)

@@ -86,6 +86,9 @@ class PlainDisk:
         start = len(folder) + 1
         return sorted(name[start:] for name in self.files if name.startswith(folder + "/"))
 
+    def modified_ns(self, name: str) -> int:
+        return 0
+
     def rename(self, old: str, new: str) -> None:
         self.files[new] = self.files.pop(old)
 

@@ -17,6 +17,10 @@ knows nothing of it. By the layer they break:
     settling     what becomes of it
     timing       when
     store        what the tables say
+    payloads     files of large content
+    tasks        which step runs, whose result counts, when a task ends
+    talk         waits, undoing, budgets, growth and mail of tasks
+    schedules    which tick runs, and how often
 
 `catching` looks for each with the simulator; `python -m relaymesh.testing.planted` does that for all.
 """
@@ -29,20 +33,36 @@ from relaymesh.testing.planted import (
     delivery,
     edge,
     journal,
+    payloads,
     recovery,
+    schedules,
     settling,
     store,
+    talk,
+    tasks,
     timing,
 )
 from relaymesh.testing.planted.bug import Bug, bugs_of
 
 __all__ = ["BUGS", "Bug", "UnknownBug", "bug_named"]
 
-BUGS: tuple[Bug, ...] = tuple(
-    bug
-    for layer in (commit, journal, recovery, edge, admission, delivery, settling, timing, store)
-    for bug in bugs_of(layer)
+LAYERS = (
+    commit,
+    journal,
+    recovery,
+    edge,
+    admission,
+    delivery,
+    settling,
+    timing,
+    store,
+    payloads,
+    tasks,
+    talk,
+    schedules,
 )
+
+BUGS: tuple[Bug, ...] = tuple(bug for layer in LAYERS for bug in bugs_of(layer))
 
 
 class UnknownBug(LookupError):

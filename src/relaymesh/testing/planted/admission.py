@@ -42,11 +42,7 @@ def dedup_ends_with_the_parcel(original: Original, admitted: Admitted, target: s
     return True
 
 
-@plant(
-    at(Intake, "_look_up"),
-    broken="ids that memory has given up are not looked up in the store",
-    first_seed=102,
-)
+@plant(at(Intake, "_look_up"), broken="ids that memory has given up are not looked up in the store")
 def dedup_without_the_store(original: Original, intake: Intake, targets: Any) -> None:
     pass
 
@@ -72,14 +68,22 @@ def dead_letters_not_asked(original: Original, shelf: Shelf, settings: MailboxSe
     return False
 
 
-@plant(at(Subscriptions, "suspend"), broken="a subscription that was suspended gets publishes all the same")
+@plant(
+    at(Subscriptions, "suspend"),
+    broken="a subscription that was suspended gets publishes all the same",
+    first_seed=111,
+)
 def suspended_not_skipped(
     original: Original, subscriptions: Subscriptions, mailbox: str, reason: str
 ) -> None:
     pass
 
 
-@plant(at(Look, "relieved"), broken="a suspended subscription is resumed with its dead letters still there")
+@plant(
+    at(Look, "relieved"),
+    broken="a suspended subscription is resumed with its dead letters still there",
+    first_seed=840,
+)
 def resumed_at_once(original: Original, look: Look, mailbox: Mailbox) -> bool:
     return True
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from relaymesh.journal.writer import Writer
 from relaymesh.kernel import delivery, settlement
-from relaymesh.kernel.commands import Command, Publish, Redrive, Send, Settle
+from relaymesh.kernel.commands import Publish, Redrive, Send, Settle
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.kernel import DECISIONS
+from relaymesh.kernel.request import Command
 from relaymesh.kernel.step import Receipt
 from relaymesh.node.core import Core
 from relaymesh.node.release import Marks

@@ -97,7 +97,6 @@ def rotation_without_sync(original: Original, journal: Writer, now_ns: int) -> N
     at(Checkpointing, "_write"),
     broken="a checkpoint is taken of events that are not synced yet",
     like="etcd #17780: a crash during compaction moves sequence numbers back",
-    first_seed=30,
 )
 def checkpoint_of_unsynced(original: Original, checkpointing: Checkpointing, disk: Disk) -> Any:
     core: Any = checkpointing._core

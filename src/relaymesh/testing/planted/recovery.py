@@ -80,12 +80,12 @@ def later_marks_not_asked(
     return iter(())
 
 
-@plant(at(recovery, "read_mark"), broken="the mark file is never read", first_seed=44)
+@plant(at(recovery, "read_mark"), broken="the mark file is never read", first_seed=55)
 def mark_never_read(original: Original, disk: Disk) -> None:
     pass
 
 
-@plant(at(Walk, "_break"), broken="a torn tail takes the whole frame before it along", first_seed=21)
+@plant(at(Walk, "_break"), broken="a torn tail takes the whole frame before it along")
 def torn_tail_takes_a_frame(original: Original, walk: Walk, frame: Frame) -> str | None:
     why: str | None = original(walk, frame)
     if why is None:
@@ -130,11 +130,7 @@ def checkpoint_drops_remote_leases(
     return piece
 
 
-@plant(
-    at(Snapshot, "_keep"),
-    broken="a checkpoint holds entries as they are when drawn, not as they were",
-    first_seed=45,
-)
+@plant(at(Snapshot, "_keep"), broken="a checkpoint holds entries as they are when drawn, not as they were")
 def checkpoint_drifts(original: Original, taken: Snapshot, mailbox: Mailbox, entry: Entry) -> None:
     pass
 
@@ -145,9 +141,7 @@ def checkpoint_drops_ids(original: Original, admitted: Admitted) -> list[Remembe
 
 
 @plant(
-    at(snapshot, "_restore_piece"),
-    broken="a lane that was halted goes on after a start from a checkpoint",
-    first_seed=37,
+    at(snapshot, "_restore_piece"), broken="a lane that was halted goes on after a start from a checkpoint"
 )
 def checkpoint_drops_halts(original: Original, state: State, piece: AnyPiece, grants: Grants) -> None:
     if isinstance(piece, MailboxPiece):

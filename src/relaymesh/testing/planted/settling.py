@@ -23,6 +23,7 @@ from relaymesh.kernel.records import BURNING, Completed, Dropped, Failure, Retur
 from relaymesh.kernel.state import State
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.timers import LeaseClock
+from relaymesh.node.letter_archive import LetterArchive
 from relaymesh.testing.planted.bug import Original, at, plant
 
 # Leases
@@ -44,7 +45,7 @@ def stale_token_accepted(original: Original, state: State, mailbox: Mailbox, ent
     at(DECISIONS, Extend),
     broken="an extension is granted and not kept",
     like="LangGraph #7213: a long call is redelivered because it is long",
-    first_seed=86,
+    first_seed=64,
 )
 def extension_not_kept(original: Original, decision: Decision, command: Extend) -> int:
     lease = lease_of(decision, command.token)
@@ -160,7 +161,7 @@ def fatal_failure_retried(
     return original(decision, mailbox, lease, failure, cause, True, delay_ms)
 
 
-@plant(at(settlement, "_defer"), broken="a message may be put off for ever", first_seed=160)
+@plant(at(settlement, "_defer"), broken="a message may be put off for ever", first_seed=167)
 def deferred_for_ever(
     original: Original, decision: Decision, mailbox: Mailbox, lease: Lease, *arguments: Any
 ) -> Any:
@@ -181,7 +182,7 @@ def drop_counted_as_ack(original: Original, state: State, record: Dropped) -> No
     counters.acked += record.count
 
 
-@plant(at(DECISIONS, Settle), broken="ack-and-send acks although its send is refused", first_seed=14)
+@plant(at(DECISIONS, Settle), broken="ack-and-send acks although its send is refused")
 def settle_in_half(original: Original, decision: Decision, command: Settle) -> list[Receipt]:
     lease = lease_of(decision, command.token)
     try:
@@ -209,4 +210,9 @@ def redrive_loses_settings(original: Original, letter: DeadLetter, edited: Envel
 
 @plant(at(DeadLetters, "mark_redriven"), broken="a dead letter can be redriven again and again")
 def redriven_again(original: Original, letters: DeadLetters, letter: DeadLetter, id: str) -> None:
+    pass
+
+
+@plant(at(LetterArchive, "append"), broken="an old dead letter is purged, and not archived before")
+def old_letter_not_archived(original: Original, archive: LetterArchive, letters: Any, wall_ms: int) -> None:
     pass

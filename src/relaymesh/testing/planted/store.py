@@ -19,18 +19,14 @@ def retries_not_stored(original: Original, changes: Changes, *arguments: Any) ->
     pass
 
 
-@plant(at(_COLLECT, Dropped), broken="the store shows a dropped message as acked", first_seed=87)
+@plant(at(_COLLECT, Dropped), broken="the store shows a dropped message as acked")
 def drop_stored_as_ack(
     original: Original, changes: Changes, base: int, record: Dropped, detail: object
 ) -> None:
     changes._settle(record.mailbox, record.sequences, ("acked", 1, record.at))
 
 
-@plant(
-    at(_COLLECT, Redriven),
-    broken="a redriven dead letter stays in the store's list of dead letters",
-    first_seed=57,
-)
+@plant(at(_COLLECT, Redriven), broken="a redriven dead letter stays in the store's list of dead letters")
 def redriven_letter_stays(
     original: Original, changes: Changes, base: int, record: Redriven, detail: int
 ) -> None:

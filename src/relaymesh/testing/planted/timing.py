@@ -38,7 +38,7 @@ def delay_forgotten_at_start(original: Original, state: State) -> None:
     original(state)
 
 
-@plant(at(MeshTime, "now"), broken="delays and leases run by the wall clock, which may jump", first_seed=24)
+@plant(at(MeshTime, "now"), broken="delays and leases run by the wall clock, which may jump")
 def wall_clock_trusted(original: Original, mesh_time: MeshTime) -> int:
     return mesh_time._clock.wall_ms()
 

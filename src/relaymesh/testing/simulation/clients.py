@@ -16,7 +16,6 @@ from typing import Any
 from relaymesh.errors import Conflict, MeshError, Refused
 from relaymesh.kernel.commands import (
     Ack,
-    Command,
     Complete,
     Extend,
     ForceDelayed,
@@ -30,11 +29,13 @@ from relaymesh.kernel.commands import (
     Settle,
 )
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.request import Command
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.core import Receiver
 from relaymesh.testing.simulation.history import Delivery, Message, Redriven, Sent, Settled
 from relaymesh.testing.simulation.plan import KEYS, TOPICS
+from relaymesh.testing.simulation.reading import with_payloads
 from relaymesh.testing.simulation.world import World
 
 TOPIC = "topic:"
@@ -96,6 +97,7 @@ class Clients:
             "purge": self.purge,
             "force": self.force,
             "reprioritise": self.reprioritise,
+            "sweep": self.sweep,
         }
 
     # -- sending ------------------------------------------------------------------------------
@@ -268,7 +270,7 @@ class Clients:
                 receiver.mailbox,
                 row.sequence,
                 row.envelope.id,
-                row.envelope.content,
+                with_payloads(row.envelope.content, self.world.disk.content),
                 row.attempt,
                 row.deadline,
                 waiter.holder,
@@ -277,6 +279,9 @@ class Clients:
                 now,
                 life,
                 waiter.lease_ms or self.history.settings_of(receiver.mailbox).lease_ms(row.priority),
+                row.envelope.type == "task_assign",
+                row.envelope.sender.endswith("/relaymesh"),
+                row.envelope.type == "question",
             )
             self.history.deliveries.append(delivery)
             self.held.append(delivery)
@@ -306,7 +311,7 @@ class Clients:
         return asked
 
     def _about(self, delivery: Delivery, how: str, **details: Any) -> Settled:
-        if how != "extend" and delivery in self.held:
+        if how not in ("extend", "report") and delivery in self.held:
             self.held.remove(delivery)
             self.finished.append(delivery)
         asked = Settled(
@@ -502,6 +507,17 @@ class Clients:
         self.history.forced.add(mailbox)
         self.trace.line(f"{self.world.now()} force {mailbox}")
         self.world.submit(ForceDelayed(mailbox), no_answer)
+
+    def sweep(self) -> None:
+        """An hour passes, and files that nothing names go: not a habit of clients, but of the node."""
+        self.world.clock.advance(self.rng.choice((10, 3_601)))
+        try:
+            removed = self.world.node.sweep_payloads()
+        except OSError as error:
+            self.trace.line(f"{self.world.now()} no sweep: {error}")
+            return
+        self.world.counts["payload_swept"] += len(removed)
+        self.trace.line(f"{self.world.now()} sweep {len(removed)}")
 
     def reprioritise(self) -> None:
         mailbox = self.rng.choice(list(self.plan.mailboxes))

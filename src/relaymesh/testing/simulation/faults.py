@@ -229,12 +229,14 @@ class Faults:
     def _jump(self, kind: str, sign: int) -> None:
         self.world.clock.jump_wall(sign * self.rng.choice((1, 100, 3_600, 100_000)))
         self.world.life.disturbed += 1
+        self.world.counts["clock_jump_under_task"] += self.world.has_tasks
         self.world.counted(kind)
 
     def _suspend(self) -> None:
         seconds = self.rng.choice((1, 20, 600))
         self.world.clock.suspend(seconds)
         self.world.life.disturbed += 1
+        self.world.counts["clock_jump_under_task"] += self.world.has_tasks
         if seconds > LONG_SLEEP_S:
             self.world.history.woke.append((self.world.life.epoch, self.world.now()))
         self.world.counted("suspend")

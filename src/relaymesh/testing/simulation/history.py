@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from relaymesh.testing.simulation.plan import MailboxPlan, Plan
 
@@ -65,13 +65,19 @@ class Delivery:
     at: int
     life: int
     lease_ms: int
+    step: bool = False
+    """Whether it is the work of a step of a task."""
+    by_mesh: bool = False
+    """Whether the mesh itself sent it."""
+    question: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Settled:
     """One asking to settle a delivery, and the answer.
 
-    `how`: ack, drop, nack, fatal, defer, settle (ack and send), release, extend.
+    `how`: ack, drop, nack, fatal, defer, settle (ack and send), release, extend; of a step also finish, fail,
+    grow, report and abandon.
     """
 
     delivery: Delivery
@@ -90,6 +96,12 @@ class Settled:
     """What an extend was promised."""
     code_given: str = ""
     """The error code of a nack."""
+    output: bytes = b"null"
+    """The result that a finish gave."""
+    usage: tuple[int, int] = (0, 0)
+    """What the attempt used, as its end says."""
+    steps: list[Any] = field(default_factory=list)
+    """The plans of the steps that a grow asked for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -104,6 +116,94 @@ class Redriven:
     answer: Answer = "pending"
     code: str = ""
     sequence: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Submitted:
+    """One asking to begin a task, and the answer. `plan` and `input` are what the client made."""
+
+    key: str
+    plan: Any
+    input: bytes
+    request: bytes
+    order: int
+    at: int
+    life: int
+    again: bool = False
+    answer: Answer = "pending"
+    code: str = ""
+    answered: int = 0
+    task: str = ""
+    duplicate: bool = False
+    owner: str = "default/planner"
+    reply_to: str = ""
+    notify: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Cancelled:
+    """One asking to cancel a task, and the answer."""
+
+    task: str
+    hard: bool
+    order: int
+    at: int
+    answer: Answer = "pending"
+    result: str = ""
+    """The state of the task that the answer names."""
+
+
+@dataclass(slots=True, eq=False)
+class Answered:
+    """One asking to answer the question of a step, and what came of it."""
+
+    task: str
+    step: str
+    value: bytes
+    by: str
+    order: int
+    answer: Answer = "pending"
+    code: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Signalled:
+    """One signal to a task, and what came of it. `duplicate`: it came before, by the answer."""
+
+    task: str
+    name: str
+    id: str
+    value: bytes
+    order: int = 0
+    answered: int = 0
+    answer: Answer = "pending"
+    code: str = ""
+    duplicate: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class BudgetAsked:
+    """One asking for another budget; None: as before."""
+
+    task: str
+    cost: int | None
+    tokens: int | None
+    answer: Answer = "pending"
+    code: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Shown:
+    """What a client was shown of one task. `steps`: name to state and output, if steps were asked for."""
+
+    task: str
+    at: int
+    synced: int
+    """Everything below this sequence was synced before the client asked."""
+    status: str = ""
+    """Empty: there is no such task."""
+    result: bytes | None = None
+    steps: dict[str, tuple[str, bytes | None]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -131,9 +231,19 @@ class History:
     deliveries: list[Delivery] = field(default_factory=list)
     settles: list[Settled] = field(default_factory=list)
     redrives: list[Redriven] = field(default_factory=list)
+    tasks: list[Submitted] = field(default_factory=list)
+    cancels: list[Cancelled] = field(default_factory=list)
+    answers: list[Answered] = field(default_factory=list)
+    signals: list[Signalled] = field(default_factory=list)
+    budgets: list[BudgetAsked] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     early: list[str] = field(default_factory=list)
     """What left before it was on the disk, in words."""
+    scheduled: set[str] = field(default_factory=set)
+    """Schedules whose put was receipted."""
+    refused_ticks: set[str] = field(default_factory=set)
+    """Schedules whose tick waited at the end, because it was refused."""
     forced: set[str] = field(default_factory=set)
     """Mailboxes whose delayed messages were forced out before their time."""
     woke: list[tuple[int, int]] = field(default_factory=list)

@@ -14,8 +14,9 @@ from typing import Any
 from relaymesh.errors import MeshError
 from relaymesh.kernel import commands
 from relaymesh.kernel.bounds import DURATION_MS_MAX, LEASE_MS_MAX, RETRIES_MAX
-from relaymesh.kernel.commands import Command, Extend, Nack
+from relaymesh.kernel.commands import Extend, Nack
 from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.request import Command
 from relaymesh.testing.simulation.clients import Clients
 from relaymesh.testing.simulation.history import Delivery, Message
 from relaymesh.testing.simulation.verdict import Violation

@@ -7,106 +7,18 @@ kernel. While it reads it checks what can be checked at that point: each record 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
-from relaymesh.testing.simulation.plan import MailboxPlan, Plan
+from relaymesh.testing.simulation.entries import Box, Entry, Granted, Purge
+from relaymesh.testing.simulation.plan import Plan
+from relaymesh.testing.simulation.schedule_ledger import ScheduleLedger
+from relaymesh.testing.simulation.task_ledger import TaskLedger
+from relaymesh.testing.simulation.told import StepTold
 from relaymesh.testing.simulation.verdict import Violation
 
 WINDOW_MS = 86_400_000
-BURNING = ("nack", "expired", "restart")
+BURNING = ("nack", "expired", "restart", "abandoned")
 EPOCH_SHIFT = 40
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One message in one mailbox."""
-
-    mailbox: str
-    sequence: int
-    id: str
-    content: bytes
-    lane: str | None
-    priority: int
-    due: int
-    ready: int
-    ttl: int
-    max_retries: int | None
-    envelope: list[Any]
-    state: str = "pending"
-    attempts: int = 0
-    ended: int = 0
-    """Attempts that ended, as the store counts them."""
-    deferrals: int = 0
-    waited: int = 0
-    """Milliseconds between nacks and the moments they set, which its TTL does not count."""
-    redrives: int = 0
-    token: int = 0
-    holder: str = ""
-    remote: bool = False
-    leased_at: int = 0
-    lease_ms: int = 0
-    granted: bool = False
-    moved: bool = False
-    """Its place in line was changed: reprioritised."""
-    completed: bool = False
-    unseen: bool = False
-    """It was acked without being handed out once more, because its work was done."""
-    reason: str = ""
-    failures: list[int] = field(default_factory=list)
-    """The sizes of the failures that are kept with it."""
-
-    @property
-    def size(self) -> int:
-        return len(self.content) + (len(self.envelope[17] or b"") if len(self.envelope) > 17 else 0)
-
-    def failed(self, failure: list[Any]) -> None:
-        """One failure more; of more than 32 the first and the last are kept."""
-        self.failures.append(128 + sum(len(text.encode()) for text in failure[2:5]))
-        if len(self.failures) > 32:
-            del self.failures[1]
-
-    @property
-    def expires(self) -> int:
-        return self.due + self.ttl + self.waited if self.ttl else 0
-
-    @property
-    def place(self) -> tuple[int, int]:
-        return self.due, self.sequence
-
-    def __str__(self) -> str:
-        return f"{self.id} (sequence {self.sequence}) in {self.mailbox}"
-
-
-@dataclass(slots=True)
-class Box:
-    """One mailbox's entries that are not settled, and its counts."""
-
-    plan: MailboxPlan
-    unsettled: dict[int, Entry] = field(default_factory=dict)
-    lanes: dict[str, dict[int, Entry]] = field(default_factory=dict)
-    bytes: int = 0
-    failure_bytes: int = 0
-    accepted: int = 0
-    acked: int = 0
-    dropped: int = 0
-    dead: int = 0
-    redriven: int = 0
-    retried: int = 0
-    deferred: int = 0
-    delivered: int = 0
-    expired: int = 0
-    halts: dict[int, Entry] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """What the journal says of one token."""
-
-    entry: Entry
-    attempt: int
-    at: int
-    holder: str
 
 
 class Ledger:
@@ -119,6 +31,7 @@ class Ledger:
         self.letters: dict[tuple[str, int], Entry] = {}
         self.published: dict[int, tuple[str, str, bytes]] = {}
         self.admitted: dict[tuple[str, str], tuple[int, int]] = {}
+        self.purges: list[Purge] = []
         self.tokens: dict[int, Granted] = {}
         self.expired: dict[int, int] = {}
         """When a lease ran out, by token, if it did so in the epoch that granted it."""
@@ -133,6 +46,10 @@ class Ledger:
         self.now = 0
         self.last_token = 0
         self._new_epoch = False
+        self.tasks = TaskLedger()
+        self.schedules = ScheduleLedger()
+        self._unclaimed: dict[int, Entry] = {}
+        """What the mesh sent in this frame, and no record has said why."""
         self._read: dict[int, Callable[[int, list[Any]], None]] = {
             1: self._epoch_started,
             2: self._mailbox_opened,
@@ -151,6 +68,24 @@ class Ledger:
             16: self._completed,
             17: self._suspended,
             18: self._resumed,
+            19: self.tasks.submitted,
+            20: self._steps_sent,
+            21: self._steps_ended,
+            22: self.tasks.added,
+            23: self.tasks.closing,
+            24: self.tasks.ended,
+            36: self.schedules.set,
+            37: self.schedules.removed,
+            38: self.schedules.fired,
+            39: self.schedules.paused,
+            28: self._step_waits,
+            29: self.tasks.signalled,
+            30: self._steps_withdrawn,
+            31: self.tasks.undoing,
+            32: self.tasks.used,
+            33: self.tasks.paused,
+            34: self.tasks.budget_set,
+            35: self._notice_sent,
             128: self._registered,
         }
 
@@ -159,6 +94,8 @@ class Ledger:
             raise Violation(
                 "journal_whole", f"a frame begins with sequence {first_sequence}, not {self.sequence}"
             )
+        self.schedules.before = None
+        self._unclaimed = {}
         for record in records:
             operation, count, at = record[0], record[1], record[2]
             if at < self.now:
@@ -166,7 +103,9 @@ class Ledger:
                     "time_goes_on", f"sequence {self.sequence} happened at {at}, before {self.now}"
                 )
             self.now = at
+            self.tasks.sequence = self.sequence
             self._read[operation](at, record)
+            self.schedules.before = record
             self.sequence += count
         self._check_frame()
 
@@ -177,9 +116,25 @@ class Ledger:
                 raise Violation(
                     "capacity", f"{box.plan.address} holds {len(box.unsettled)} messages, {box.bytes} bytes"
                 )
+        for entry in self._unclaimed.values():
+            raise Violation("no_phantom", f"the mesh sent {entry}, and nothing says why")
+        if self.tasks.tasks:
+            self.tasks.check_frame(self._steps_leased())
+            self._check_questions()
         if self._new_epoch:
             self._new_epoch = False
             self._check_void()
+
+    def _check_questions(self) -> None:
+        """A question is taken back when its step waits no more."""
+        for box in self.boxes.values():
+            for entry in box.unsettled.values():
+                if entry.asks is not None and entry.asks.ended:
+                    raise Violation("wait_kept", f"{entry} asks for {entry.asks}, which waits no more")
+
+    def _steps_leased(self) -> set[StepTold]:
+        unsettled = [entry for box in self.boxes.values() for entry in box.unsettled.values()]
+        return {entry.step for entry in unsettled if entry.token and entry.step is not None}
 
     def _check_void(self) -> None:
         for box in self.boxes.values():
@@ -188,9 +143,52 @@ class Ledger:
                     raise Violation("restart_voids", f"{entry} is still leased to {entry.holder}")
 
     def _registered(self, _at: int, record: list[Any]) -> None:
-        """An agent joined: its mailbox is there."""
+        """An agent joined, or drains: its mailbox is there."""
         if record[3] not in self.boxes:
             raise Violation("registered_has_mailbox", f"{record[3]} is registered and has no mailbox")
+        if len(record) > 8 and record[8]:
+            self.tasks.draining.add(record[3])
+        else:
+            self.tasks.draining.discard(record[3])
+
+    def _steps_sent(self, at: int, record: list[Any]) -> None:
+        id, mailbox, sequences, numbers = record[3:7]
+        for sequence, number in zip(sequences, numbers, strict=True):
+            entry = self._pending(mailbox, sequence, "a step")
+            if entry.step is not None:
+                raise Violation("step_sent_once", f"{entry} is the work of {entry.step} and of another step")
+            self._unclaimed.pop(sequence, None)
+            entry.step = self.tasks.sent(at, id, number, mailbox, entry.content)
+
+    def _steps_ended(self, at: int, record: list[Any]) -> None:
+        leased = {step.number for step in self._steps_leased() if step.task.id == record[3]}
+        self.tasks.steps_ended(at, record, leased)
+
+    def _step_waits(self, at: int, record: list[Any]) -> None:
+        sequence = record[7] if len(record) > 7 else -1
+        if sequence < 0:
+            self.tasks.waits(at, record, None)
+            return
+        entry = self._pending(record[8], sequence, "a question")
+        self._unclaimed.pop(sequence, None)
+        entry.asks = self.tasks.waits(at, record, entry.content)
+
+    def _steps_withdrawn(self, at: int, record: list[Any]) -> None:
+        for number in record[4]:
+            step = self.tasks.tasks[record[3]].steps[number]
+            unsettled = [entry for box in self.boxes.values() for entry in box.unsettled.values()]
+            found = [entry for entry in unsettled if entry.step is step and not entry.taken_back]
+            if not found:
+                raise Violation("budget_kept", f"{step} was taken back, and has no message")
+            self.tasks.withdrawn(step, found[0].content, leased=bool(found[0].token))
+            found[0].taken_back = True
+
+    def _notice_sent(self, at: int, record: list[Any]) -> None:
+        entry = self._unclaimed.pop(self.sequence - 1, None)
+        there = entry is not None and entry.mailbox == record[5]
+        self.tasks.notice_sent(record, entry.envelope if entry is not None and there else None)
+        if entry is not None:
+            entry.news = record[4]
 
     # -- places -------------------------------------------------------------------------------
 
@@ -247,7 +245,7 @@ class Ledger:
 
     def _leave(self, entry: Entry, state: str) -> None:
         box = self.boxes[entry.mailbox]
-        entry.state = state
+        entry.state, entry.left_at = state, self.now
         if entry.token:
             entry.token = 0
             entry.ended += 1
@@ -264,6 +262,8 @@ class Ledger:
         if epoch <= self.epoch:
             raise Violation("tokens_unique", f"epoch {epoch} follows epoch {self.epoch}")
         self.epoch, self.epoch_at = epoch, at
+        self.tasks.epoch = epoch
+        self.schedules.epoch_at = at
         self.last_token = epoch << EPOCH_SHIFT
         self._new_epoch = True
 
@@ -289,6 +289,8 @@ class Ledger:
             delay = envelope[7] if len(envelope) > 7 else 0
             entry = self._enter(mailbox, sequence, envelope, at, at + max(0, delay))
             self._admit(mailbox, entry.id, at, sequence)
+            if entry.by_mesh and envelope[4] not in ("ack", "nack"):
+                self._unclaimed[sequence] = entry
         if record[4][0][4:5] not in (["ack"], ["nack"]):  # a notice needs no room
             self._check_room(self._box(mailbox))
 
@@ -372,6 +374,8 @@ class Ledger:
             entry.token, entry.holder, entry.remote = token + i, holder, remote
             entry.leased_at = at
             entry.lease_ms = lease_ms or box.plan.lease_ms(entry.priority)
+            if entry.step is not None:
+                entry.lease_ms = self.tasks.granted(entry.step, at, token + i, lease_ms)
             entry.attempts += 1
             entry.granted = True
             box.delivered += 1
@@ -421,15 +425,29 @@ class Ledger:
         box = self._box(record[3])
         for sequence in record[4]:
             entry = self._pending(record[3], sequence, "an ack")
-            if not entry.token and not entry.completed:
+            late = entry.step is not None and (entry.step.ended or entry.step.is_group)
+            entry.taken_back = entry.asks is not None and entry.asks.ended  # it was answered
+            if not entry.token and not entry.completed and not late and not entry.taken_back:
                 raise Violation("stale_settle_refused", f"an ack of {entry}, which no client holds")
             entry.unseen = not entry.token
             self._leave(entry, "acked")
+            if entry.step is not None:
+                self.tasks.acked(entry.step, at)
             box.acked += 1
 
     def _dropped(self, at: int, record: list[Any]) -> None:
         for sequence in record[4]:
-            self._leave(self._leased(record[3], sequence, "a drop"), "dropped")
+            entry = self._pending(record[3], sequence, "a drop")
+            if entry.asks is not None and entry.asks.ended:
+                entry.taken_back = True
+            if not entry.taken_back and (entry.step is None or not entry.step.ended):
+                self._leased(record[3], sequence, "a drop")
+            entry.ended -= bool(entry.token)  # it is no attempt in the store
+            self._leave(entry, "dropped")
+            if entry.step is not None and not entry.taken_back:
+                self.tasks.dropped(entry.step, at)
+            if entry.asks is not None:
+                self.tasks.question_gone(entry.asks, at, (record[5] if len(record) > 5 else "") or "dropped")
             self._box(record[3]).dropped += 1
 
     def _returned(self, at: int, record: list[Any]) -> None:
@@ -438,7 +456,12 @@ class Ledger:
         for i, sequence in enumerate(sequences):
             entry = self._leased(mailbox, sequence, f"a return ({cause})")
             code = failures[i][2] if failures and failures[i] else "other"
-            self._check_return(box, entry, at, cause, code, due[i])
+            if entry.step is not None:
+                self.tasks.returned(entry.step, cause, box.plan.limit(code, entry.max_retries))
+                if cause == "expired":
+                    self._check_expired_lease(entry, at)
+            else:
+                self._check_return(box, entry, at, cause, code, due[i])
             entry.token = 0
             if failures and failures[i]:
                 box.failure_bytes -= sum(entry.failures)
@@ -491,13 +514,18 @@ class Ledger:
         for i, sequence in enumerate(sequences):
             entry = self._pending(mailbox, sequence, "a dead letter")
             code = failures[i][2] if failures and failures[i] else ""
-            self._check_death(box, entry, at, reason, code)
+            if entry.step is None or reason != "retries_exhausted":
+                self._check_death(box, entry, at, reason, code)
+            if entry.step is not None:
+                self.tasks.died(entry.step, at, reason, code, box.plan.limit(code, entry.max_retries))
             if box.plan.settings.halt_on_dead_letter and entry.lane is not None:
                 box.halts[self.sequence + i] = entry
             self._leave(entry, "dead")
+            if entry.asks is not None:
+                self.tasks.question_gone(entry.asks, at, reason)
             if failures and failures[i]:
                 entry.failed(failures[i])
-            entry.reason = reason
+            entry.reason, entry.dead_at = reason, at
             self.letters[mailbox, self.sequence + i] = entry
             box.dead += 1
             box.expired += reason == "ttl_expired"
@@ -519,12 +547,15 @@ class Ledger:
         letter = self.letters.get((source, dead_sequence))
         if letter is None or letter.state != "dead":
             raise Violation("redrive_once", f"dead letter {dead_sequence} of {source} was redriven again")
-        letter.state = "redriven"
+        letter.state, letter.left_at = "redriven", at
         if envelope != letter.envelope:
             raise Violation("redrive_once", f"dead letter {letter} came back as another message, or changed")
         self.boxes[source].halts.pop(dead_sequence, None)
         entry = self._enter(mailbox, self.sequence, envelope, at, at)
         entry.redrives = letter.redrives + 1
+        if letter.step is not None:
+            entry.step = letter.step
+            self.tasks.redriven(letter.step, at, self.sequence)
         self.boxes[mailbox].redriven += 1
 
     def _purged(self, at: int, record: list[Any]) -> None:
@@ -532,8 +563,12 @@ class Ledger:
             letter = self.letters.get((record[3], dead_sequence))
             if letter is None:
                 raise Violation("conservation", f"a purge names no dead letter: {dead_sequence}")
-            if letter.state == "dead":
-                letter.state = "purged"
+            waits = letter.step is not None and letter.step.status == "DEAD"
+            if letter.state == "dead":  # a redriven one may make room for another
+                self.purges.append(Purge(record[3], dead_sequence, letter, at, waits))
+                letter.state, letter.left_at = "purged", at
+                if letter.step is not None:
+                    self.tasks.purged(letter.step, at)
             del self.letters[record[3], dead_sequence]
             self.boxes[record[3]].halts.pop(dead_sequence, None)
 

@@ -7,11 +7,12 @@ everything at once tests nothing thoroughly: rare pairs meet only where the rest
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from relaymesh.journal import JournalSettings
+from relaymesh.kernel.payload import INLINE_BYTES_MAX
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.node.settings import MeshSettings
 
@@ -97,6 +98,68 @@ HABITS = {
 }
 """What clients do, with the usual weights."""
 
+TASK_HABITS = {
+    "submit": 5.0,
+    "submit_again": 2.0,
+    "submit_conflict": 0.5,
+    "run_anew": 0.5,
+    "finish_step": 14.0,
+    "fail_step": 2.0,
+    "nack_step": 3.0,
+    "fatal_step": 1.5,
+    "redrive_step": 3.0,
+    "purge_step": 0.7,
+    "a_day_passes": 1.0,
+    "finish_late": 3.0,
+    "pause_owner": 2.0,
+    "abandon": 2.0,
+    "cancel": 0.7,
+    "cancel_hard": 0.7,
+    "cancel_race": 2.0,
+    "drain": 0.7,
+    "join": 0.7,
+    "show_task": 2.0,
+    "list_tasks": 0.5,
+}
+"""What clients of tasks do, in the runs that have tasks."""
+
+SCHEDULE_HABITS = {
+    "set_schedule": 3.0,
+    "pause_schedule": 0.7,
+    "resume_schedule": 1.5,
+    "remove_schedule": 0.5,
+    "minutes_pass": 6.0,
+}
+"""What clients of schedules do, in the runs that have schedules."""
+
+SCHEDULES_SHARE = 0.25
+SCHEDULES_WITH_TASKS_SHARE = 0.1
+"""The share of runs that have schedules, among those without tasks and among those with tasks."""
+
+SWEEP_WEIGHT = 1.5
+"""How often payload files are swept, in the runs that have some."""
+
+TALK_HABITS = {
+    "answer": 4.0,
+    "answer_again": 1.0,
+    "stranger": 1.5,
+    "signal": 4.0,
+    "signal_again": 1.5,
+    "flood": 0.1,
+    "report": 3.0,
+    "pay": 2.0,
+    "save": 0.5,
+    "grow": 6.0,
+    "work": 8.0,
+    "regret": 1.5,
+}
+"""What clients that talk to tasks do, in the runs that have tasks which can be talked to."""
+
+TASKS_SHARE = 0.4
+"""The share of runs that have tasks beside mail."""
+TALK_SHARE = 0.6
+"""The share of those whose tasks wait, grow, are undone and have budgets."""
+
 ESSENTIAL = frozenset({"send", "receive", "ack"})
 
 
@@ -139,6 +202,14 @@ class Plan:
     """The share of receivers that outlive the node."""
     sender_names: tuple[str, ...] = ("default/planner", "default/tester")
     fault_every: float = 0.04
+    task_habits: dict[str, float] = field(default_factory=dict)
+    """Empty: this run has no tasks."""
+    schedule_habits: dict[str, float] = field(default_factory=dict)
+    """Empty: this run has no schedules."""
+    interrupted: float = 0.0
+    """How likely a settle is written, and what follows from it is not sent yet."""
+    talk: dict[str, float] = field(default_factory=dict)
+    """Empty: tasks of this run neither wait, nor grow, nor are undone, nor have budgets."""
 
     @property
     def agents(self) -> list[str]:
@@ -169,12 +240,17 @@ def make_plan(seed: int) -> Plan:
         for name, weight in HABITS.items()
         if name in ESSENTIAL or rng.random() < 0.7
     }
+    inline = random.Random(f"payloads of {seed}").choice((INLINE_BYTES_MAX, INLINE_BYTES_MAX, 100))
+    if inline < INLINE_BYTES_MAX:
+        habits["sweep"] = SWEEP_WEIGHT
     mailboxes = {box.address: box for box in [*_agents(rng), *_subscriptions(rng)]}
     _bound_dead_letters(random.Random(f"dead letters of {seed}"), mailboxes)
+    tasks = random.Random(f"tasks of {seed}")
+    task_habits = _task_habits(tasks, mailboxes)
     return Plan(
         seed=seed,
         actions=rng.choice((80, 120, 180, 260)),
-        settings=_settings(rng),
+        settings=_settings(rng, random.Random(f"ages of {seed}"), inline),
         mailboxes=mailboxes,
         habits=habits,
         faults=faults,
@@ -182,7 +258,47 @@ def make_plan(seed: int) -> Plan:
         with_store=with_store,
         remote=rng.choice((0.0, 0.3, 1.0)),
         fault_every=rng.choice((0.02, 0.04, 0.08)),
+        task_habits=task_habits,
+        schedule_habits=_schedule_habits(random.Random(f"schedules of {seed}"), bool(task_habits)),
+        interrupted=tasks.choice((0.0, 0.3, 0.7)),
+        talk=_talk_habits(random.Random(f"talk of {seed}")) if task_habits else {},
     )
+
+
+def _talk_habits(rng: random.Random) -> dict[str, float]:
+    if rng.random() >= TALK_SHARE:
+        return {}
+    habits = {name: weight * _weight(rng) for name, weight in TALK_HABITS.items() if rng.random() < 0.8}
+    return habits or {"answer": 1.0}
+
+
+def _task_habits(rng: random.Random, mailboxes: dict[str, MailboxPlan]) -> dict[str, float]:
+    """`rng` is of its own: a run without tasks is as it was before there were any."""
+    steps = [
+        box
+        for box in mailboxes.values()
+        if not box.pattern and box.settings.delivery_semantics != "at_most_once"
+    ]
+    if not steps or rng.random() >= TASKS_SHARE:
+        return {}
+    essential = ("submit", "finish_step")
+    return {
+        name: weight * _weight(rng)
+        for name, weight in TASK_HABITS.items()
+        if name in essential or rng.random() < 0.7
+    }
+
+
+def _schedule_habits(rng: random.Random, with_tasks: bool) -> dict[str, float]:
+    """`rng` is of its own: a run without schedules is as it was before there were any."""
+    if rng.random() >= (SCHEDULES_WITH_TASKS_SHARE if with_tasks else SCHEDULES_SHARE):
+        return {}
+    essential = ("set_schedule", "minutes_pass")
+    return {
+        name: weight * _weight(rng)
+        for name, weight in SCHEDULE_HABITS.items()
+        if name in essential or rng.random() < 0.7
+    }
 
 
 def _bound_dead_letters(rng: random.Random, mailboxes: dict[str, MailboxPlan]) -> None:
@@ -233,8 +349,11 @@ def _mailbox_settings(rng: random.Random, *, subscription: bool) -> MailboxSetti
     )
 
 
-def _settings(rng: random.Random) -> MeshSettings:
+def _settings(rng: random.Random, ages: random.Random, inline_bytes_max: int) -> MeshSettings:
+    """`ages` is a generator of its own: the rest of the plan stays as it was."""
     return MeshSettings(
+        inline_bytes_max=inline_bytes_max,
+        dead_letter_days=ages.choice((30.0, 30.0, 30.0, 2e-5, 2e-4)),
         remembered_ids_max=rng.choice((3, 20, 100_000)),
         checkpoint_bytes=rng.choice((4_000, 12_000, 10**9)),
         idle_sync_ms=rng.choice((20, 100)),

@@ -6,8 +6,10 @@ product share would be invisible to its own reader. Only the CRC function is the
 
 from __future__ import annotations
 
+import hashlib
+import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -15,11 +17,14 @@ from typing import Any
 import msgspec
 from crc32c import crc32c
 
+from relaymesh.testing.simulation.verdict import Violation
+
 _MAGIC = b"RMJF"
 _HEAD = struct.Struct("<4sBBHQQIIQQQII")
 _SEGMENT = struct.Struct("<QQQQ")
 _MARK = struct.Struct("<4sIQQQQ20xI")
 _BYTES = _HEAD.size
+_PAYLOAD = re.compile(rb"\x01payload ([0-9a-f]{64}) [0-9a-f]{32} ([0-9]+)\x01")
 _decode = msgspec.msgpack.Decoder().decode
 
 
@@ -113,10 +118,45 @@ def _frames(data: bytes) -> list[FrameRead]:
     return found
 
 
+def payloads_in(data: bytes) -> list[tuple[str, int]]:
+    """Path and size of each payload file that is named in these bytes (docs/formats/payloads.md)."""
+    return [(_path(found[1].decode()), int(found[2])) for found in _PAYLOAD.finditer(data)]
+
+
+def _path(sha256: str) -> str:
+    return f"payloads/{sha256[:2]}/{sha256}"
+
+
+def with_payloads(data: bytes, content: Callable[[str], bytes | None]) -> bytes:
+    """The text with the payload files that it names. `content`: of a file; None: it is missing."""
+
+    def put_in(found: re.Match[bytes]) -> bytes:
+        name, size = found[1].decode(), int(found[2])
+        file = content(_path(name))
+        if file is None or len(file) != size or hashlib.sha256(file).hexdigest() != name:
+            state = "missing" if file is None else "not whole"
+            raise Violation("payload_whole", f"{_path(name)} is named by the journal, and is {state}")
+        return file
+
+    return _PAYLOAD.sub(put_in, data)
+
+
+def _whole(value: Any, files: Mapping[str, bytes]) -> Any:
+    """A record with all content in place, as if none were in files."""
+    if isinstance(value, bytes):
+        return with_payloads(value, files.get) if b"\x01payload " in value else value
+    if not isinstance(value, list):
+        return value
+    whole = [_whole(each, files) for each in value]
+    if len(whole) > 3 and isinstance(whole[2], bytes) and whole[2] is not value[2]:
+        whole[3] -= 2  # an envelope whose content was in a file
+    return whole
+
+
 def read_frames(files: Mapping[str, bytes]) -> list[tuple[int, list[list[Any]]]]:
     """Every frame's first sequence and its records, as plain lists, in order."""
     return [
-        (frame.first_sequence, _decode(frame.payload))
+        (frame.first_sequence, _whole(_decode(frame.payload), files))
         for segment in read_segments(files)
         for frame in segment.frames
         if segment.sealed_at is None or frame.end <= segment.sealed_at

@@ -12,7 +12,31 @@ from relaymesh.testing.simulation.trace import combined
 from relaymesh.testing.simulation.verdict import Violation
 
 COMMAND = "python -m relaymesh.testing.simulate --seed {seed} --trace"
-BEHAVIOURS = ("client_crash", "stale_settle", "during_sync", "during_checkpoint")
+BEHAVIOURS = (
+    "client_crash",
+    "stale_settle",
+    "during_sync",
+    "during_checkpoint",
+    "slow_advance",
+    "crash_before_advance",
+    "crash_under_task",
+    "crash_between_records",
+    "clock_jump_under_task",
+    "submit_again",
+    "look_again",
+    "late_result",
+    "paused_owner",
+    "late_result_taken",
+    "late_result_refused",
+    "cancel_race",
+    "advance_refused",
+    "refused_for_long",
+    "letter_aged",
+    "letter_aged_under_step",
+    "key_aged",
+    "task_shown",
+    "payload_swept",
+)
 """Counted too, but no faults of the machine: what clients did."""
 
 
@@ -25,10 +49,13 @@ class Report:
     violations: list[Violation] = field(default_factory=list)
     messages: int = 0
     deliveries: int = 0
+    cuts: set[tuple[int, int]] = field(default_factory=set)
+    """Between which kinds of records of tasks a crash came, by their numbers."""
 
     def add(self, played: Played) -> None:
         self.digests.append(played.digest)
         self.faults.update(played.faults)
+        self.cuts |= played.cuts
         self.messages += played.messages
         self.deliveries += played.deliveries
         if played.violation is not None:
@@ -40,6 +67,7 @@ class Report:
                 "seeds": len(self.digests),
                 "violations": len(self.violations),
                 "faults": dict(sorted(self.faults.items())),
+                "cuts": sorted(self.cuts),
                 "trace_hash": combined(self.digests),
                 "failing_seeds": [violation.seed for violation in self.violations],
             }

@@ -17,12 +17,15 @@ from pathlib import Path
 from relaymesh.errors import JournalPoisoned, MeshError
 from relaymesh.journal.writer import Writer
 from relaymesh.kernel.commands import Tick
+from relaymesh.kernel.query import TasksToAdvance
 from relaymesh.testing.disk import PowerLost
 from relaymesh.testing.simulation.checking import check_everything
 from relaymesh.testing.simulation.clients import Clients, no_answer
 from relaymesh.testing.simulation.faults import Faults
 from relaymesh.testing.simulation.hostile import Hostile
 from relaymesh.testing.simulation.plan import Plan, make_plan
+from relaymesh.testing.simulation.schedule_clients import ScheduleClients
+from relaymesh.testing.simulation.task_clients import TaskClients
 from relaymesh.testing.simulation.trace import Trace
 from relaymesh.testing.simulation.verdict import Violation
 from relaymesh.testing.simulation.witness import Tapped
@@ -30,7 +33,11 @@ from relaymesh.testing.simulation.world import World
 
 MEMORY_FOLDER = Path("/dev/shm")
 DRAIN_ROUNDS = 600
+HEAD_BYTES = 80
+"""More than the head of a frame and the number of its records take."""
 COLLECT_EVERY = 50
+WAIT_S = 100.0
+"""Longer than any deadline of a task."""
 TIMES_S = (0.0, 0.001, 0.001, 0.01, 0.05, 0.05, 0.3, 2.5, 12.0)
 SETTLED_IN_SYNC = ("send", "send", "send_again", "send_again", "receive", "ack", "nack", "release", "stale")
 
@@ -47,6 +54,8 @@ class Played:
     trace: list[str]
     messages: int
     deliveries: int
+    cuts: frozenset[tuple[int, int]] = frozenset()
+    """Between which kinds of records of tasks a crash came."""
 
 
 class Run:
@@ -62,20 +71,29 @@ class Run:
         self.hostile = Hostile(self.world, self.clients)
         self.world.on_disk_call = self._during
         self._inside = False
+        self._waited = False
+        self.tasks = TaskClients(self.clients)
         habits = {name: self.clients.habits[name] for name in plan.habits}
+        habits |= {name: self.tasks.habits[name] for name in plan.task_habits}
+        self.schedules = ScheduleClients(self.clients, self.tasks.agents if plan.task_habits else [])
+        habits |= {name: self.schedules.habits[name] for name in plan.schedule_habits}
         self._actions = [*habits.values(), self._write, self._sync, self._tend, self._pass_time, self._tick]
         others = (14.0, 14.0, 4.0, 10.0, 2.0)
-        self._weights = [*plan.habits.values(), *others]
+        wanted = (plan.habits, plan.task_habits, plan.schedule_habits)
+        self._weights = [*(weight for some in wanted for weight in some.values()), *others]
 
     def play(self) -> None:
         self._start()
         for _ in range(self.plan.actions):
             self._do(self.hostile.act)
+            self._do(self.world.advance_postponed)
+            self._do(self.tasks.talk.act)
             faulty = self.rng.random() < self.plan.fault_every
             self._do(self.faults.strike if faulty else self.rng.choices(self._actions, self._weights)[0])
             if not faulty:
                 self.faults.after_action()
         self.heal()
+        self.tasks.count_late()
         check_everything(self.world)
         self.trace.line(f"disk {platter(self.world.disk.files())}")
 
@@ -175,7 +193,7 @@ class Run:
 
     def _fits(self, writer: Writer) -> bool:
         """A frame that needs no rotation: that would wait for this very sync."""
-        size = sum(map(len, self.world.core._encoded)) + 64
+        size = HEAD_BYTES + sum(map(len, self.world.core._encoded))
         return writer._live.offset + size <= self.plan.settings.journal.segment_bytes_max
 
     # -- healing ------------------------------------------------------------------------------
@@ -191,13 +209,29 @@ class Run:
         clients.held.clear()
         while clients.waiting:
             clients.forgo()
-        for _ in range(DRAIN_ROUNDS):
-            if self._drain_once():
+        world.postponing = False
+        world.advance_postponed()
+        self.tasks.join_all()
+        self.schedules.pause_all()
+        for number in range(DRAIN_ROUNDS):
+            if number == DRAIN_ROUNDS // 2:
+                self.tasks.give_up(self._to_advance())
+            if self._drain_once() and self._times_passed():
                 break
         else:
             raise Violation("progress", f"after all faults were healed these never end: {self._left()}")
         world.core.sync()
         world.tidy_calls()
+
+    def _times_passed(self) -> bool:
+        """Whether every deadline of a task that still waits has passed too; if not, time goes on."""
+        world = self.world
+        if self._waited or not world.history.tasks:
+            return True
+        self._waited = True
+        world.clock.advance(WAIT_S)
+        world.node.tend()
+        return False
 
     def _drain_once(self) -> bool:
         """One round of receiving and settling; whether nothing is left."""
@@ -206,17 +240,29 @@ class Run:
             clients.take(mailbox, 10)
         world.core.sync()
         for delivery in list(clients.held):
-            clients.finish(delivery, durable=True)
+            if delivery.step:
+                self.tasks.finish(delivery)
+            else:
+                clients.finish(delivery, durable=True)
         halted = any(box.settings.halt_on_dead_letter for box in self.plan.mailboxes.values())
-        if halted and (letters := clients.letters()):
+        full = self.plan.task_habits and any(
+            box.settings.dead_letters_max < 100 for box in self.plan.mailboxes.values()
+        )  # steps are not sent to a mailbox whose dead letters are too many
+        if (halted or full) and (letters := clients.letters()):
             clients.put_back(letters, purge=True)
         world.node.tend()
         world.core.sync()
-        if not self._left():
+        quiet = self.tasks.talk.heal()  # last of all: what was settled here may let a step begin to wait
+        if quiet and not self._left() and not self._to_advance():
             return True
         next_at: int = world.core.read(lambda kernel: kernel.next_event_at)
-        world.clock.advance(max(1, min(next_at - world.now(), 60_000)) / 1000)
+        most_ms = 5_000 if self.plan.task_habits else 60_000
+        world.clock.advance(max(1, min(next_at - world.now(), most_ms)) / 1000)
         return False
+
+    def _to_advance(self) -> list[str]:
+        waiting: list[str] = self.world.core.read(lambda kernel: kernel.look(TasksToAdvance()))
+        return waiting
 
     def _left(self) -> list[tuple[str, int]]:
         left: list[tuple[str, int]] = self.world.core.read(
@@ -286,6 +332,7 @@ def _run_seed(seed: int, folder: Path, *, keep_trace: bool = False) -> Played:
         trace.lines if keep_trace else violation.trace if violation else [],
         len(history.sent),
         len(history.deliveries),
+        frozenset(run.world.cuts),
     )
 
 

@@ -10,16 +10,28 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from relaymesh.errors import DirectoryError, JournalDamaged, MeshError
-from relaymesh.kernel.commands import Command, OpenMailbox, Subscribe
+from relaymesh.kernel.commands import OpenMailbox, Subscribe
+from relaymesh.kernel.records import (
+    BudgetSet,
+    SignalReceived,
+    StepsAdded,
+    StepsEnded,
+    TaskClosing,
+    TaskSubmitted,
+)
+from relaymesh.kernel.request import Command
 from relaymesh.kernel.step import Step
+from relaymesh.kernel.tasks.commands import Answer, Cancel, Fail, Finish, Grow, SetBudget, Signal, Submit
+from relaymesh.node.advancing import Advancing
 from relaymesh.node.core import Core, Receiver
 from relaymesh.node.node import Node
 from relaymesh.node.release import Marks, result_needs
+from relaymesh.node.tasks import Tasks
 from relaymesh.testing.clock import ManualClock
 from relaymesh.testing.disk import Fault, Keep, MemoryDisk, PowerLost
 from relaymesh.testing.simulation.history import End, History, Life
@@ -27,8 +39,12 @@ from relaymesh.testing.simulation.plan import Plan
 from relaymesh.testing.simulation.shelf import StoreShelf
 from relaymesh.testing.simulation.trace import Trace
 from relaymesh.testing.simulation.verdict import Violation
-from relaymesh.testing.simulation.witness import Witness
+from relaymesh.testing.simulation.witness import Witness, cut_between
 
+LONG_MS = 10_000
+"""An advance that is refused for so long is refused for long."""
+NOTED = (TaskSubmitted, StepsEnded, StepsAdded, TaskClosing, SignalReceived, BudgetSet)
+"""What a client is told of tasks is in one of these."""
 STARTS_MAX = 12
 FAULTY_STARTS_MAX = 8
 
@@ -72,12 +88,24 @@ class World:
         self.doing = ""
         """The action that is under way: what may be done inside a disk call depends on it."""
         self.on_disk_call: Callable[[str, str], None] = _nothing
+        self.on_prepared: Callable[[Submit], None] = _nothing_yet
+        """Called when the key of a task was looked up, and nothing is decided yet."""
         self.trigger: tuple[str, str, int] | None = None
         """Cut the power so many changes after this call on a file whose name begins so."""
         self.expected_refusal: tuple[str, bytes] | None = None
         """The segment that was damaged, and what it holds: the next start must name and keep it."""
         self.keep_next: Keep | None = None
         """What of the unsynced survives if the next start loses power; None leaves it to chance."""
+        self.postponing = plan.interrupted > 0
+        """Whether the thread that settled something may be slow to send what follows from it."""
+        self._postponed: list[str] = []
+        """Tasks that a slow thread will advance, unless the node dies first."""
+        self._owes = False
+        """Whether that thread has mail about tasks to send too."""
+        self._slow = random.Random(f"slow threads of {plan.seed}")
+        self.cuts: set[tuple[int, int]] = set()
+        """Between which two kinds of records of tasks a crash came, by their numbers."""
+        self._before_crash: list[tuple[int, bytes]] = []
         self._node: Node | None = None
         self._calls: list[Call] = []
         self._attach()
@@ -110,15 +138,19 @@ class World:
         on_answer: Callable[[Any, MeshError | None], None],
         *,
         durable: bool = False,
+        decide: Callable[[Any], Step] | None = None,
     ) -> Step | None:
         """Decide the command now; the answer comes when the marks have passed. None: refused at once."""
         core = self.core
         try:
-            step = core.submit(command)
+            with self.node.payloads.filed(command) if self.node.payloads.is_large(command) else nullcontext():
+                step = (decide or core.submit)(command)
         except MeshError as error:
             on_answer(None, error)
             return None
         needs = result_needs(step, waits_for_sync=core.waits_for_sync, durable=durable)
+        if isinstance(command, Finish | Fail | Submit | Cancel | Answer | Grow | SetBudget | Signal):
+            on_answer = self._noting(step, on_answer)
         call = Call(step, needs, on_answer)
         if core.passed(needs):
             call.release(None)
@@ -126,6 +158,23 @@ class World:
             self._calls.append(call)
             core.wait_for(call)
         return step
+
+    def _noting(
+        self, step: Step, on_answer: Callable[[Any, MeshError | None], None]
+    ) -> Callable[[Any, MeshError | None], None]:
+        """Note an answer about a task that leaves before its records are on the disk."""
+        sequence, last, what = step.base, -1, ""
+        for record in step.records:
+            sequence += record.count
+            if isinstance(record, NOTED):
+                last, what = sequence - 1, type(record).__name__
+
+        def answered(result: Any, error: MeshError | None) -> None:
+            if error is None and last >= 0 and not self.witness.is_safe(last):
+                self.history.early.append(f"the answer about {what} (sequence {last})")
+            on_answer(result, error)
+
+        return answered
 
     def receive(self, mailbox: str, receiver: Receiver, *, wait: bool = True) -> None:
         """Decide a receive now. The receiver is released when its deliveries may leave."""
@@ -218,7 +267,16 @@ class World:
 
     def _began(self, node: Node) -> None:
         self._node = node
-        node.core.journal = self.witness.tap(node.core.journal, self.disk)
+        node.core.on_ready = self._ready
+        self._postponed, self._owes = [], False
+        self._watch_tasks(node)
+        if self._before_crash and node.opened is not None:
+            first = node.opened.writer.segment.partition("-")[2].partition(".")[0]
+            cut = cut_between(self._before_crash, int(first))
+            if cut is not None:
+                self.cuts.add(cut)
+                self.counts["crash_between_records"] += 1
+        node.core.journal = self.witness.tap(node.core.journal, self.disk, self.history.early)
         lives = self.history.lives
         life = Life(len(lives), node.core.epoch, self.history.next_order(), node.time.now())
         lives.append(life)
@@ -234,6 +292,63 @@ class World:
             if box.pattern is not None:
                 command = Subscribe(box.pattern, box.address, box.settings)
             self.core.submit(command)
+
+    # -- tasks --------------------------------------------------------------------------------
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether a task lives: for counting alone."""
+        return self._node is not None and bool(self._node.core.kernel.state.board.tasks)
+
+    def _watch_tasks(self, node: Node) -> None:
+        """Let other threads run behind the look-up of a key, and count advances that are refused."""
+        looked: list[Submit] = []
+
+        def prepare(command: Submit) -> None:
+            if looked and looked[-1] is command:
+                self.counts["look_again"] += 1
+            looked[:] = [command]
+            Tasks.prepare(node.tasks, command)
+            self.on_prepared(command)
+
+        since: dict[str, int] = {}
+
+        def block(task: str, why: str) -> None:
+            now = node.time.now()
+            if task not in node.advancing._blocked:
+                since[task] = now
+            elif now - since.setdefault(task, now) >= LONG_MS:
+                since[task] = now + (1 << 60)
+                self.counts["refused_for_long"] += 1
+            self.counts["advance_refused"] += 1
+            Advancing._block(node.advancing, task, why)
+
+        vars(node.tasks)["prepare"] = prepare
+        vars(node.advancing)["_block"] = block
+
+    def _ready(self, step: Step) -> None:
+        """A step made steps of tasks ready. Their messages may come later than its own records, or never."""
+        if not self.postponing or self.doing or self._slow.random() >= self.plan.interrupted:
+            self.node.advancing.advance(step)
+            return
+        self.counts["slow_advance"] += 1
+        self._postponed += step.ready or ()
+        self._owes = self._owes or step.owes
+        if self._slow.random() < 0.5:
+            self.core.write()
+
+    def advance_postponed(self) -> None:
+        """The slow threads go on."""
+        if (self._postponed or self._owes) and (not self.postponing or self._slow.random() < 0.5):
+            tasks, self._postponed = self._postponed, []
+            owes, self._owes = self._owes, False
+            if self.postponing and self._slow.random() < 0.3:
+                seconds = self._slow.choice((0.5, 3.0, 16.0))
+                self.clock.advance(seconds)  # leases end while it advances
+                self.trace.line(f"{seconds} s pass in a slow thread")
+            step = Step(0, [], [], [])
+            step.ready, step.owes = tasks, owes
+            self.node.advancing.advance(step)
 
     # -- ending -------------------------------------------------------------------------------
 
@@ -254,6 +369,11 @@ class World:
 
     def _ended(self, end: End) -> None:
         self.doing = ""
+        self._before_crash = []
+        if end != "graceful" and self.has_tasks:
+            self._before_crash = self.witness.decided(self.core._encoded)
+            self.counts["crash_under_task"] += 1
+            self.counts["crash_before_advance"] += bool(self._postponed)
         node, self._node = self.node, None
         if self.shelf is not None and end != "graceful":
             self.shelf.bury(node)
@@ -267,6 +387,7 @@ class World:
 
     def _attach(self) -> None:
         self.disk.watch = self._watch
+        self.disk.wall_ns = lambda: self.clock.wall_ms() * 1_000_000
         self.disk.shorten = None
         self.trigger = None
         self.witness.forget()
@@ -302,4 +423,8 @@ class World:
 
 
 def _nothing(call: str, name: str) -> None:
+    pass
+
+
+def _nothing_yet(command: Submit) -> None:
     pass

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from relaymesh.testing.simulation.entries import Entry
 from relaymesh.testing.simulation.history import History, Settled
-from relaymesh.testing.simulation.ledger import Entry, Ledger
+from relaymesh.testing.simulation.ledger import Ledger
 from relaymesh.testing.simulation.verdict import Violation
 
 SUCCESS_CODES = ("conflict", "duplicate")
@@ -27,6 +28,8 @@ def check_fate(history: History, ledger: Ledger) -> None:
 
 def _check_end(entry: Entry, asked: list[Settled], history: History, *, delivered: bool) -> None:
     semantics = history.settings_of(entry.mailbox).settings.delivery_semantics
+    if entry.state in ("acked", "dropped") and (entry.step is not None or entry.taken_back):
+        return  # the ledger of tasks asked why
     if entry.state in ("acked", "dropped") and semantics == "at_most_once":
         return  # settled before it was handed out, and maybe lost on the way: that is its promise
     if entry.state in ("acked", "dropped"):

@@ -11,6 +11,8 @@ from relaymesh.testing.simulation.verdict import Violation
 ENDING = ("ack", "drop", "settle", "nack", "fatal", "defer")
 """Settles that end a lease when they are answered."""
 EXTENSION_MS_MAX = 5_000
+REPORT_MS_MAX = 15_000
+"""How long the lease of a step lasts after a report."""
 ROUND_MS = 5_000
 """So long after a long sleep of the machine, holders that slept too may still speak up."""
 
@@ -31,8 +33,10 @@ def check_settles(history: History, ledger: Ledger) -> None:
             _check_stays(settle, deliveries, history)
             _check_completed(settle, deliveries, history, ledger)
             _check_extended(settle, ledger)
-        if settle.how in ("release", "complete"):
-            continue  # neither is refused: a stale one does nothing
+        if settle.how in ("release", "complete", "abandon"):
+            continue  # none is refused: a stale one does nothing
+        if settle.how in ("finish", "fail", "grow", "report"):
+            continue  # a late result may count: see tasks.py
         stale = _why_stale(settle, others, deliveries, history)
         if stale and settle.answer == "done":
             raise Violation(
@@ -86,7 +90,8 @@ def _deadline(settle: Settled, others: list[Settled], *, unanswered_ms: int = 0)
         for each in others
         if each.how == "extend" and each.order < settle.order and each.answer != "refused"
     ]
-    return max([settle.delivery.deadline, *extended])
+    reported = [each.at + REPORT_MS_MAX for each in others if each.how == "report"]
+    return max([settle.delivery.deadline, *extended, *reported])
 
 
 def _check_lost(
@@ -96,7 +101,13 @@ def _check_lost(
     delivery = settle.delivery
     entry = ledger.entries.get((delivery.mailbox, delivery.sequence))
     mailbox = history.settings_of(delivery.mailbox)
-    if entry is None or entry.lane is not None or mailbox.settings.delivery_semantics == "at_most_once":
+    if (
+        entry is None
+        or entry.lane is not None
+        or entry.step is not None
+        or entry.asks is not None
+        or mailbox.settings.delivery_semantics == "at_most_once"
+    ):
         return  # a lane's run comes back together; at most once was settled before it came
     if any(each.order < settle.order and each.how != "extend" for each in others):
         return
@@ -147,12 +158,14 @@ def _check_completed(settle: Settled, deliveries: list[Delivery], history: Histo
 
 def _check_stays(settle: Settled, deliveries: list[Delivery], history: History) -> None:
     """What was settled is never delivered again; an answer that waited for the sync outlives power losses."""
-    final = settle.how in ("ack", "drop", "settle", "fatal") or (
+    final = settle.how in ("ack", "drop", "settle", "fatal", "finish", "fail", "grow") or (
         settle.how == "nack" and settle.result in ("dead_letter", "dropped", "success")
     )
     if not final:
         return
-    durable = settle.durable or settle.how == "settle" or settle.result == "dead_letter"
+    durable = (
+        settle.durable or settle.how in ("settle", "finish", "fail", "grow") or settle.result == "dead_letter"
+    )
     for later in deliveries:
         if later.order <= settle.answered:
             continue

@@ -1,0 +1,134 @@
+"""What an adapter is: work in, events out, one outcome.
+
+The supervisor calls `run` once for each attempt. The adapter must end every process that it started for the
+attempt before `run` returns or raises, also when it is cancelled: cancelling `run` is how a lost lease, a
+hard cancel of the task and the stop of the supervisor reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+__all__ = [
+    "LOG_LINE_MAX",
+    "Adapter",
+    "Done",
+    "Event",
+    "Failure",
+    "Grown",
+    "Outcome",
+    "Progress",
+    "Text",
+    "ToolUse",
+    "Used",
+    "Work",
+]
+
+LOG_LINE_MAX = 8_192
+"""The longest `Text`, in bytes. An adapter cuts longer lines into several."""
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt of one delivery."""
+
+    run: str
+    """Names this attempt. Every process of it has it in its environment, as RELAYMESH_RUN."""
+    agent: str
+    message_id: str
+    type: str
+    sender: str
+    """Stamped by the node: who sent the message, whatever its content says."""
+    content: bytes
+    """JSON. Of a step, its input."""
+    task: str | None = None
+    step: str | None = None
+    attempt: int = 1
+    time_limit_s: float | None = None
+    """How long this attempt may take; None: as long as it shows life."""
+    silence_limit_s: float | None = None
+    """How long it may go without output; None: no limit."""
+    workspace: Path | None = None
+    """The directory that it works in; None: a fresh empty one, removed afterwards."""
+    tokens_left: int | None = None
+    cost_left_usd: float | None = None
+    """What is left of the budget of its task; None: no budget."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """What the agent said, for its log. Never more than `LOG_LINE_MAX` bytes at once."""
+
+    text: str
+    stream: str = "stdout"
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """One line for a person: shown at the step while it runs."""
+
+    text: str
+
+
+class ToolUse(msgspec.Struct, frozen=True):
+    name: str
+    summary: str = ""
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What the attempt has used so far: its total, not what was added."""
+
+    cost_usd: float | None = None
+    tokens: int | None = None
+
+
+Event = Text | Progress | ToolUse | Used
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The work is done. `value`: JSON."""
+
+    value: bytes = b"null"
+    used: Used = Used()
+
+
+class Grown(msgspec.Struct, frozen=True):
+    """The step goes on as more steps. `steps`: JSON, as `relaymesh.Continue` takes them."""
+
+    steps: bytes
+    used: Used = Used()
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The work is not done. `code` is an error code of the failure contract.
+
+    `final`: do not try again. `until_ms`: try again then, and count no attempt. `after_ms`: try again after
+    this delay in place of the backoff; the attempt counts. `drop`: there is nothing to do: ack the message,
+    and count it as dropped. `abandoned`: it was ended from outside (killed, or its supervisor died), so the
+    attempt counts as an abandonment and not as a failure.
+    """
+
+    code: str
+    reason: str
+    final: bool = False
+    until_ms: int | None = None
+    after_ms: int | None = None
+    drop: bool = False
+    abandoned: bool = False
+    used: Used = Used()
+
+
+Outcome = Done | Grown | Failure
+
+
+class Adapter(Protocol):
+    """Runs the work of one agent. One object serves all attempts of its agent, also several at once."""
+
+    async def run(self, work: Work, emit: Callable[[Event], None]) -> Outcome:
+        """Do one attempt. Never raises for what the agent does: a wrong answer is a `Failure`."""
+        ...
+
+    async def close(self) -> None:
+        """End what still runs. Called once, when no `run` is under way."""
+        ...

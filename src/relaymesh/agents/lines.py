@@ -1,0 +1,56 @@
+"""Lines out of a stream that comes in pieces, with a bound on the longest one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = ["Lines"]
+
+
+class Lines:
+    """Feed it pieces; it gives back whole lines. A line over the bound is cut there, and counted."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held = bytearray()
+        self.cut = 0
+        """Lines that were over the bound."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The lines that are whole now, without their ends."""
+        self._held += data
+        start = 0
+        while (end := self._held.find(b"\n", start)) >= 0:
+            line = bytes(self._held[start:end])
+            start = end + 1
+            yield from self._bounded(line)
+        del self._held[:start]
+        while len(self._held) > self._most:
+            piece = bytes(self._held[: self._most])
+            del self._held[: self._most]
+            self.cut += 1
+            yield piece
+
+    def skipped(self, data: bytes, unless: bytes) -> bool:
+        """Skip the lines of this piece without looking at each, unless it holds these bytes."""
+        if unless in bytes(self._held[-len(unless) :]) + data:
+            return False
+        end = data.rfind(b"\n")
+        if end >= 0:
+            self._held[:] = data[end + 1 :]
+        elif len(self._held) + len(data) <= self._most:
+            self._held += data
+        return True
+
+    def rest(self) -> bytes:
+        """What came after the last end of a line."""
+        rest = bytes(self._held)
+        self._held.clear()
+        return rest
+
+    def _bounded(self, line: bytes) -> Iterator[bytes]:
+        line = line.removesuffix(b"\r")
+        if len(line) > self._most:
+            self.cut += 1
+        for at in range(0, max(1, len(line)), self._most):
+            yield line[at : at + self._most]

@@ -1,0 +1,42 @@
+"""Orphans of agents: a supervisor adopts them, so that none becomes a zombie under an init that reaps
+nothing.
+
+A process whose parent ends becomes a child of the nearest ancestor that asked for it (Linux), else of init.
+In a container init is often a program that does not expect children.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Collection
+
+from relaymesh.agents.child import LEADERS
+from relaymesh.agents.processes import processes
+
+__all__ = ["adopt_orphans", "reap_orphans"]
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> bool:
+    """From here on orphans below this process become its children. False: this system cannot do that."""
+    if not sys.platform.startswith("linux"):
+        return False
+    return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def reap_orphans(own: Collection[int] = ()) -> int:
+    """Reap children that have ended and that no adapter and none of `own` knows. Returns how many.
+
+    `own`: children of this process that it started by other means and waits for itself.
+    """
+    me, reaped = os.getpid(), 0
+    for process in processes():
+        if process.ended and process.parent == me and process.pid not in LEADERS and process.pid not in own:
+            try:
+                reaped += os.waitpid(process.pid, os.WNOHANG)[0] != 0
+            except ChildProcessError:
+                continue
+    return reaped

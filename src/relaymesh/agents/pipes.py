@@ -1,0 +1,111 @@
+"""Pipes to and from a child, on the event loop: neither a full nor a broken one blocks anything."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import IO
+
+__all__ = ["Feed", "Reader"]
+
+READ_BYTES = 65_536
+
+
+class Feed:
+    """Writes to a child in the background, as fast as it reads. What a closed pipe does not take is lost."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._file = pipe.fileno()
+        self._loop = asyncio.get_running_loop()
+        self._waiting = bytearray()
+        self._writing = False
+        self._closing = False
+        os.set_blocking(self._file, False)
+
+    @property
+    def broken(self) -> bool:
+        return self._pipe.closed
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that the child has not taken yet."""
+        return len(self._waiting)
+
+    def write(self, data: bytes) -> None:
+        if self._pipe.closed or self._closing:
+            return
+        self._waiting += data
+        self._flush()
+
+    def finish(self) -> None:
+        """Close the pipe once all is written."""
+        self._closing = True
+        if not self._waiting:
+            self.close()
+
+    def close(self) -> None:
+        """Close the pipe now."""
+        if self._writing:
+            self._loop.remove_writer(self._file)
+            self._writing = False
+        self._waiting.clear()
+        self._pipe.close()
+
+    def _flush(self) -> None:
+        try:
+            while self._waiting:
+                with memoryview(self._waiting) as view:
+                    written = os.write(self._file, view[:READ_BYTES])
+                del self._waiting[:written]
+        except BlockingIOError:
+            if not self._writing:
+                self._loop.add_writer(self._file, self._flush)
+                self._writing = True
+            return
+        except OSError:  # the child has closed it, or ended
+            self.close()
+            return
+        if self._writing:
+            self._loop.remove_writer(self._file)
+            self._writing = False
+        if self._closing:
+            self.close()
+
+
+class Reader:
+    """Hands over what a child writes, one piece for each turn of the loop."""
+
+    def __init__(self, pipe: IO[bytes], take: Callable[[bytes], None]) -> None:
+        self._pipe = pipe
+        self._file = pipe.fileno()
+        self._take = take
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        os.set_blocking(self._file, False)
+        self._loop.add_reader(self._file, self._read)
+
+    def catch_up(self) -> None:
+        """Hand over what is in the pipe now."""
+        if not self._pipe.closed:
+            self._read()
+
+    def close(self) -> None:
+        if not self._pipe.closed:
+            self._loop.remove_reader(self._file)
+            self._pipe.close()
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._file, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._take(data)
+        else:
+            self.close()

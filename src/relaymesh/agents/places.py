@@ -1,0 +1,76 @@
+"""Where the supervisor keeps its files: `<data directory>/supervisor`, for its owner alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from relaymesh.modes import create_file, make_folder
+
+__all__ = ["Places", "replace_file"]
+
+
+class Places:
+    """The files and folders of one data directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.root = directory / "supervisor"
+        self.keeper_lock = self.root / "keeper.lock"
+        """Held by `relaymesh up` for as long as it runs."""
+        self.supervisor_lock = self.root / "supervisor.lock"
+        self.keeper = self.root / "keeper.json"
+        """What the keeper knows: process ids and how often it started them."""
+        self.status = self.root / "status.json"
+        """What the supervisor knows of its agents."""
+        self.mark = self.root / "mark"
+        """The beginning of the marks of all runs of this data directory."""
+        self.records = self.root / "runs"
+        """A file for each attempt under way."""
+        self.output = self.root / "output"
+        """A folder for each attempt, with what it wrote."""
+        self.orders = self.root / "orders"
+        """Files that ask the supervisor for something."""
+        self.tokens = self.root / "tokens"
+        """The token of each agent, which its processes get in their environment."""
+        self.logs = self.root / "logs"
+
+    def make(self) -> None:
+        for folder in (self.root, self.records, self.output, self.orders, self.tokens, self.logs):
+            make_folder(folder)
+
+    def log_of(self, agent: str) -> Path:
+        """The log of an agent. Its name has no slash."""
+        return self.logs / f"agent-{agent}.log"
+
+    @property
+    def team_log(self) -> Path:
+        return self.logs / "team.log"
+
+    def take_mark(self) -> str:
+        """What marks every process of this data directory's runs, the same for as long as it exists."""
+        try:
+            found = self.mark.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            found = ""
+        if len(found) != _MARK_LENGTH or not found.isalnum():
+            found = secrets.token_hex(_MARK_LENGTH // 2)
+            replace_file(self.mark, found.encode())
+        return found
+
+
+_MARK_LENGTH = 16
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """The file has the old or the new content, never a part of one."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = create_file(draft, os.O_WRONLY | os.O_EXCL)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,81 @@
+"""Processes that lost their parent: the keeper gets them as its own children, and ends them.
+
+A keeper that is a subreaper (Linux) becomes the parent of every process below it whose own parent ended. So
+when a supervisor was killed, all that its agents started is below the keeper, whatever group, session or
+environment it gave itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection
+
+__all__ = ["become_subreaper", "below", "end_strays"]
+
+PR_SET_CHILD_SUBREAPER = 36
+WITHIN_S = 10.0
+ENDED = frozenset(b"ZX")
+
+
+def become_subreaper() -> bool:
+    """Whether this process now adopts what loses its parent below it."""
+    if not sys.platform.startswith("linux"):
+        return False
+    return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def below(pid: int, besides: Collection[int] = ()) -> list[int]:
+    """Every living process below this one. `besides`: left out, with all that is below them."""
+    children: dict[int, list[int]] = {}
+    living: set[int] = set()
+    for entry in os.scandir("/proc") if sys.platform.startswith("linux") else ():
+        if not entry.name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry.name}/stat", "rb") as file:  # noqa: PTH123  a Path for each is slow
+                stat = file.read(4096)
+            # The name stands in parentheses and may hold anything, also parentheses.
+            fields = stat[stat.rindex(b")") + 2 :].split(maxsplit=2)
+        except (OSError, ValueError):
+            continue
+        children.setdefault(int(fields[1]), []).append(int(entry.name))
+        if fields[0][0] not in ENDED:
+            living.add(int(entry.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            if child not in besides:
+                waiting.append(child)
+                if child in living:
+                    found.append(child)
+    return found
+
+
+def end_strays(besides: Collection[int], reap: Callable[[], None], within_s: float = WITHIN_S) -> int:
+    """Kill all that is below this process, except these children. Returns how many were killed.
+
+    Each is stopped before any is killed: what is stopped starts no further one. `reap` collects what ended.
+    """
+    me, until = os.getpid(), time.monotonic() + within_s
+    killed: set[int] = set()
+    while (found := below(me, besides)) and time.monotonic() < until:
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                _send(pid, number)
+        killed.update(found)
+        reap()
+        time.sleep(0.005)
+    reap()
+    return len(killed)
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
