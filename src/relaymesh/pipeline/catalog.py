@@ -1,7 +1,7 @@
 """All tables behind bronze, in the order in which they are built.
 
-Runs and reports use `TABLES`: nothing else here knows which tables there are. A new table (tasks, steps) is a
-schema, a function, a line in schema/shapes.py and a line here.
+Runs and reports use `TABLES`: nothing else here knows which tables there are. A new table is a schema, a
+function, a line in schema/shapes.py and a line here.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from relaymesh.pipeline.gold.alert_history import alert_history
 from relaymesh.pipeline.gold.backlog import backlog
 from relaymesh.pipeline.gold.contract_violations import contract_violations
 from relaymesh.pipeline.gold.cost import cost
+from relaymesh.pipeline.gold.critical_paths import critical_paths
+from relaymesh.pipeline.gold.critical_steps import critical_steps
 from relaymesh.pipeline.gold.dead_letters_daily import dead_letters_daily
 from relaymesh.pipeline.gold.duplicates_waste import duplicates_waste
 from relaymesh.pipeline.gold.failure_rates import failure_rates
@@ -27,7 +29,11 @@ from relaymesh.pipeline.gold.latency import latency
 from relaymesh.pipeline.gold.message_traces import message_traces
 from relaymesh.pipeline.gold.sizing import sizing
 from relaymesh.pipeline.gold.split_advice import split_advice
+from relaymesh.pipeline.gold.step_retries import step_retries
+from relaymesh.pipeline.gold.task_cost import task_cost
+from relaymesh.pipeline.gold.task_outcomes import task_outcomes
 from relaymesh.pipeline.gold.throughput import throughput
+from relaymesh.pipeline.gold.workflow_latency import workflow_latency
 from relaymesh.pipeline.schema import audit as audit_schema
 from relaymesh.pipeline.schema import gold as gold_schema
 from relaymesh.pipeline.schema import silver as silver_schema
@@ -36,6 +42,9 @@ from relaymesh.pipeline.silver.agents import agents
 from relaymesh.pipeline.silver.attempts import attempts
 from relaymesh.pipeline.silver.dead_letters import dead_letters
 from relaymesh.pipeline.silver.messages import messages
+from relaymesh.pipeline.silver.step_attempts import step_attempts
+from relaymesh.pipeline.silver.steps import steps
+from relaymesh.pipeline.silver.tasks import tasks
 from relaymesh.pipeline.silver.traces import traces
 
 __all__ = ["BRONZE", "TABLES", "Layer", "Table", "build_all", "table"]
@@ -66,6 +75,8 @@ class Table:
 
 _MESSAGE = ("partition", "mailbox", "message_sequence")
 _MAILBOX = ("partition", "mailbox")
+_TASK = ("partition", "task_id")
+_WORKFLOW = ("partition", "namespace", "workflow")
 
 
 def _table(
@@ -97,7 +108,13 @@ TABLES: tuple[Table, ...] = (
             "One row per address: agents, subscriptions, and senders without a mailbox."),
     _silver(traces, _S.TRACES, ("messages",), _MESSAGE,
             "One row per message, with its trace and the message it follows from."),
-    _audit(audit_violations, _A.AUDIT_VIOLATIONS, (BRONZE, "messages"),
+    _silver(step_attempts, _S.STEP_ATTEMPTS, (BRONZE, "attempts"), ("partition", "sequence"),
+            "One row per attempt at a step of a task, with the usage that its holder reported."),
+    _silver(steps, _S.STEPS, (BRONZE, "step_attempts"), (*_TASK, "step"),
+            "One row per step of a task, items of a for_each and added steps too, from ready to its end."),
+    _silver(tasks, _S.TASKS, (BRONZE, "steps"), _TASK,
+            "One row per task, from its submit to its end."),
+    _audit(audit_violations, _A.AUDIT_VIOLATIONS, (BRONZE, "messages", "steps"),
            ("rule", "partition", "mailbox", "message_sequence", "sequence"),
            "Where the journal contradicts the promises. Empty when no promise is broken."),
     _audit(audit_summary, _A.AUDIT_SUMMARY, (BRONZE, "audit_violations"), ("rule",),
@@ -129,6 +146,18 @@ TABLES: tuple[Table, ...] = (
           "Work done twice, and work that could not succeed."),
     _gold(cost, _G.COST, ("messages",), ("partition", "agent", "day", "type", "outcome"),
           "What outcomes cost, where messages say what they used."),
+    _gold(task_outcomes, _G.TASK_OUTCOMES, ("tasks", "steps"), (*_WORKFLOW, "day"),
+          "Tasks submitted and ended, by workflow and day."),
+    _gold(workflow_latency, _G.WORKFLOW_LATENCY, ("tasks", "steps"), (*_WORKFLOW, "kind", "step", "day"),
+          "How long tasks and their steps take, by workflow, step and day."),
+    _gold(step_retries, _G.STEP_RETRIES, ("step_attempts",), ("partition", "agent", "day"),
+          "How often attempts at steps fail or are abandoned, by agent and day."),
+    _gold(critical_paths, _G.CRITICAL_PATHS, ("tasks", "steps"), (*_TASK, "place"),
+          "Of each task that ended, the steps that decided how long it took."),
+    _gold(critical_steps, _G.CRITICAL_STEPS, ("critical_paths",), (*_WORKFLOW, "step"),
+          "Which steps a workflow's time goes into."),
+    _gold(task_cost, _G.TASK_COST, ("step_attempts",), (*_TASK, "agent", "day"),
+          "What tasks cost, by agent and day, where holders report their usage."),
 )  # fmt: skip
 """Every table stands after all of its inputs."""
 

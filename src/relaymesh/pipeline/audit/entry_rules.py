@@ -19,6 +19,7 @@ from relaymesh.pipeline.silver.operations import (
 
 __all__ = ["entry_violations"]
 
+# A step of a task may end while no receiver holds it: by a late result, a cancel or a timeout.
 _UNTRIED = ("ttl_expired", "mailbox_full")
 _UNTRIED_DROPS = ("unsubscribed", "ttl_expired")
 """The latter for notices of the mesh itself that were not read in time."""
@@ -65,7 +66,7 @@ def _rules() -> Iterator[tuple[str, Column, Column]]:
     )
     yield (
         "no_attempt",
-        open_ & is_one("ACK") & ~leased & ~completed,
+        open_ & is_one("ACK") & ~leased & ~completed & ~f.col("is_step"),
         f.lit("acked while no receiver held it, and none had completed it"),
     )
     yield from _exits(open_, leased)
@@ -82,7 +83,7 @@ def _exits(open_: Column, leased: Column) -> Iterator[tuple[str, Column, Column]
     buried = is_one("DEAD_LETTER") & ~f.coalesce(f.col("reason").isin(*_UNTRIED), f.lit(False))
     yield (
         "exit_without_attempt",
-        open_ & ~leased & (dropped | buried),
+        open_ & ~leased & (dropped | buried) & ~f.col("is_step"),
         _say(
             "%s (%s) while no receiver held it", "operation", f.coalesce("reason", "code", f.lit("no reason"))
         ),

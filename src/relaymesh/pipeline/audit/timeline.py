@@ -18,6 +18,7 @@ from relaymesh.pipeline.silver.operations import (
     is_one,
 )
 from relaymesh.pipeline.silver.routes import known_from, routed
+from relaymesh.pipeline.silver.step_messages import step_messages
 
 __all__ = ["timeline"]
 
@@ -32,12 +33,12 @@ def timeline(bronze: DataFrame) -> DataFrame:
 
     One sort by message serves all rules, and only a few messages need it: see `_unusual`.
 
-    accepted, leased, completed: whether; settled: how often; counted: attempts the mesh counts so far;
+    accepted, leased, completed, is_step: whether; settled: how often; counted: attempts counted so far;
     ready_at: when it may next be delivered; first_due, ttl: what its expiry is counted from;
     limit: retries its failure may have at most, limit_least: and at least; null when the mailbox's settings
     are not known. They differ where a contract names fewer than `max_retries`, which counted alone once.
     """
-    rows = _unusual(_events(bronze))
+    rows = _unusual(_events(bronze)).join(_of_steps(bronze), [*KEY], "left")
     history = Window.partitionBy(*KEY).orderBy("sequence")
     before = history.rowsBetween(Window.unboundedPreceding, -1)
 
@@ -64,13 +65,15 @@ def timeline(bronze: DataFrame) -> DataFrame:
             "ready_at": last(f.col("ready")),
             "first_due": last(f.col("due")),
             "ttl": last(f.when(is_one(*ACCEPTS), f.col("ttl_ms"))),
+            "is_step": f.coalesce("of_step", f.lit(False)),
             "wish": last(f.when(is_one(*ACCEPTS), f.col("max_retries"))),
         }
     )
     rule = f.col("rule_retries")
     limit = f.when(rule == 0, 0).otherwise(f.coalesce("wish", "mailbox_retries", rule))
     least = f.when(f.col("rule_default"), limit).otherwise(f.least(limit, rule))
-    limits = {"limit": f.when(rule.isNotNull(), limit), "limit_least": f.when(rule.isNotNull(), least)}
+    bounded = rule.isNotNull() & ~f.col("is_step")  # a step counts failures and abandonments apart
+    limits = {"limit": f.when(bounded, limit), "limit_least": f.when(bounded, least)}
     return told.withColumns(limits).join(f.broadcast(known_from(bronze)), "partition")
 
 
@@ -83,7 +86,15 @@ def _events(bronze: DataFrame) -> DataFrame:
     due = f.when(is_one(*ACCEPTS), first_due()).when(is_one("FORCE_DELIVER"), f.col("timestamp"))
     ready = f.coalesce(f.col("due"), f.when(is_one(*RETURNS), f.col("due_at")))
     every = direct.unionByName(routed(bronze))
-    return every.withColumn("due", due).withColumn("ready", ready).select(*_COLUMNS)
+    told = every.withColumn("due", due).withColumn("ready", ready)
+    return told.select(*_COLUMNS)
+
+
+def _of_steps(bronze: DataFrame) -> DataFrame:
+    """Messages that are the work of a step, or its question. Records name them: no sender can claim it."""
+    asked = bronze.filter(is_one("STEP_WAITS") & f.col("message_sequence").isNotNull()).select(*KEY)
+    both = step_messages(bronze).select(*KEY).unionByName(asked)
+    return both.distinct().withColumn("of_step", f.lit(True))
 
 
 def _unusual(events: DataFrame) -> DataFrame:
@@ -146,5 +157,5 @@ def _with_retries(rows: DataFrame, bronze: DataFrame) -> DataFrame:
         rows.join(f.broadcast(settings), in_force, "left")
         .withColumn("rule_retries", retries)
         .withColumn("rule_default", contract_default(f.col("contract"), f.col("code")))
-        .select(*_COLUMNS, "rule_retries", "rule_default", "mailbox_retries")
+        .select(*_COLUMNS, "of_step", "rule_retries", "rule_default", "mailbox_retries")
     )

@@ -11,8 +11,10 @@ from relaymesh.pipeline.audit.balance_rules import balance_violations
 from relaymesh.pipeline.audit.entry_rules import entry_violations
 from relaymesh.pipeline.audit.lane_rules import lane_violations
 from relaymesh.pipeline.audit.letter_rules import letter_violations
+from relaymesh.pipeline.audit.result_rules import result_violations
 from relaymesh.pipeline.audit.rules import RULES
 from relaymesh.pipeline.audit.stream_rules import STREAM_RULES, stream_violations
+from relaymesh.pipeline.audit.task_rules import task_violations
 from relaymesh.pipeline.audit.timeline import timeline
 from relaymesh.pipeline.schema.audit import AUDIT_SUMMARY, AUDIT_VIOLATIONS
 
@@ -22,14 +24,16 @@ UNREADABLE = "UNREADABLE_"
 __all__ = ["audit_summary", "audit_violations"]
 
 
-def audit_violations(bronze: DataFrame, messages: DataFrame) -> DataFrame:
-    """Where the journal contradicts the promises; `messages` must be of all of `bronze`."""
+def audit_violations(bronze: DataFrame, messages: DataFrame, steps: DataFrame) -> DataFrame:
+    """Where the journal contradicts the promises; `messages` and `steps` must be of all of `bronze`."""
     every = (
         entry_violations(timeline(bronze)),
         stream_violations(bronze),
         lane_violations(bronze, messages),
         letter_violations(bronze),
         balance_violations(bronze, messages),
+        task_violations(bronze, steps),
+        result_violations(bronze, steps),
     )
     found = reduce(DataFrame.unionByName, every)
     return _without_gaps(found, bronze).to(AUDIT_VIOLATIONS)

@@ -1,9 +1,9 @@
 """`keep_days`: forgetting whole days of bronze, the oldest first.
 
-A day is forgotten when it is older than that, is published, and every message that began on it or before is
-settled: an unsettled message keeps its day, and the days after it. So tables lose whole lives of messages,
-never half of a life, and sums still add up. Events about mailboxes, subscriptions and agents are kept, with
-frame_offset -1: later messages are routed and judged by them.
+A day is forgotten when it is older than that, is published, every message that began on it or before is
+settled, and every task has ended: what is unfinished keeps its day, and the days after it. So tables lose
+whole lives of messages and tasks, never half of a life, and sums still add up. Events about mailboxes,
+subscriptions and agents are kept, with frame_offset -1: later messages are routed and judged by them.
 
 The order of writing: the file of events to keep; then bronze/generation.json, which no longer names the days
 and says up to which event each journal was forgotten. From then on no reader uses them. The tables are then
@@ -33,6 +33,8 @@ __all__ = ["KEPT", "days_to_forget", "first_day", "forget_days", "forgotten_with
 KEPT = ("START", "OPEN_MAILBOX", "SUBSCRIBE", "UNSUBSCRIBE", "SUSPEND", "RESUME", "REGISTER")
 """Operations that later messages are routed and judged by."""
 MESSAGES = "messages"
+UNFINISHED = {MESSAGES: "settled_at", "tasks": "ended_at"}
+"""Tables by the day on which something began, and the column that is null while it is not finished."""
 
 
 def days_to_forget(root: Path, snapshot: BronzeSnapshot, manifest: Manifest, first: date) -> list[str]:
@@ -43,11 +45,9 @@ def days_to_forget(root: Path, snapshot: BronzeSnapshot, manifest: Manifest, fir
     """
     if MESSAGES not in manifest.tables or snapshot.inputs() != manifest.inputs:
         return []
-    table = manifest.tables[MESSAGES]
     found: list[str] = []
     for day in sorted({each.day for each in snapshot.stretches}):
-        parts = [part for part in table.parts if part.day == day]
-        if day >= str(first) or _waits(root, [file.path for part in parts for file in part.files]):
+        if day >= str(first) or any(_waits(root, manifest, name, day) for name in UNFINISHED):
             break
         found.append(day)
     while found and not _is_beginning(snapshot, found):
@@ -55,16 +55,14 @@ def days_to_forget(root: Path, snapshot: BronzeSnapshot, manifest: Manifest, fir
     return found
 
 
-def _waits(root: Path, files: Sequence[str]) -> bool:
-    """Whether a message in these files of `messages` is not settled."""
-    import pyarrow.compute as pc  # type: ignore[import-untyped] # noqa: PLC0415 - most runs forget nothing
-    import pyarrow.parquet as pq  # type: ignore[import-untyped] # noqa: PLC0415
+def _waits(root: Path, manifest: Manifest, name: str, day: str) -> bool:
+    """Whether a row of this day, in this table, is of something that is not finished."""
+    import pyarrow.parquet as pq  # type: ignore[import-untyped] # noqa: PLC0415 - most runs forget nothing
 
-    for path in files:
-        states = pq.ParquetFile(root / path).read(["final_state"]).column(0)
-        if pc.any(pc.equal(states, "pending")).as_py():
-            return True
-    return False
+    parts = manifest.tables[name].parts if name in manifest.tables else []
+    files = [file.path for part in parts if part.day == day for file in part.files]
+    column = UNFINISHED[name]
+    return any(pq.ParquetFile(root / path).read([column]).column(0).null_count for path in files)
 
 
 def _is_beginning(snapshot: BronzeSnapshot, days: Sequence[str]) -> bool:

@@ -3,8 +3,9 @@
 A planner hands work to a coder, who hands it to a tester; orders are published to billing and to a ledger.
 About one attempt in ten fails, 70 % of these with timeouts, 20 % with invalid input, 10 % with rate limits.
 One morning the model is down, one afternoon a batch comes at once, an importer retries what no retry can
-cure, a scraper falls silent, and every evening an operator looks at the dead letters. The same seed gives the
-same days; they end with the last midnight, so that a report on them is not stale.
+cure, a scraper falls silent, and every evening an operator looks at the dead letters. Releases are workflows:
+a plan, a build for each target, tests and docs beside each other, and a ship that sometimes has no road. The
+same seed gives the same days; they end with the last midnight, so that a report on them is not stale.
 """
 
 from __future__ import annotations
@@ -31,6 +32,33 @@ BAD_BATCH = 60
 """More in an hour than the 50 of the rule `dead_letters_growing`."""
 
 FAILURES = {TIMEOUT: 70, INVALID: 20, RATE_LIMITED: 10}
+RELEASE = {
+    "workflow": "release",
+    "steps": {
+        "plan": {"agent": "architect"},
+        "build": {"agent": "builder", "needs": ["plan"], "for_each": "${{ steps.plan.output }}"},
+        "test": {"agent": "checker", "needs": ["build"]},
+        "docs": {"agent": "writer", "needs": ["plan"], "on_failure": "continue"},
+        "ship": {"agent": "shipper", "needs": ["test", "docs"], "retry": {"max_attempts": 2}},
+    },
+}
+HOTFIX = {
+    "workflow": "hotfix",
+    "deadline": "20m",
+    "steps": {
+        "fix": {"agent": "builder"},
+        "test": {"agent": "checker", "needs": ["fix"]},
+        "ship": {"agent": "shipper", "needs": ["test"]},
+    },
+}
+NO_ROOM = "the shelf is full"
+BACKUP = {
+    "workflow": "backup",
+    "steps": {"store": {"agent": "shipper", "input": NO_ROOM, "retry": {"max_attempts": 1}}},
+}
+"""It ends in a dead letter, always."""
+SECONDS = {"architect": 20, "builder": 90, "checker": 40, "writer": 60, "shipper": 15}
+"""How long a step takes each of them, about."""
 ERRORS = {
     TIMEOUT: "the model did not answer within 30 s",
     INVALID: "field 'branch' is missing",
@@ -54,6 +82,7 @@ def sample_days(
         for tick in range(DAY_S // TICK_S):
             shop.outage = (day, tick // 4) == (1, 9)
             shop.order_work(tick)
+            shop.order_releases(tick)
             if (day, tick) == (1, 56):
                 shop.burst(burst)
             if (day, tick) == (days - 1, 44):
@@ -80,6 +109,8 @@ class _Shop:
         self._coder.handle(self._code)
         self._tester.handle(self._test)
         self._importer.handle(self._import)
+        for name in SECONDS:
+            mesh.agent(name, breaker=False).handle(self._step)
         mesh.subscribe("order.*", "billing").handle(self._book)
         mesh.subscribe("order.paid", "ledger").handle(self._book)
 
@@ -108,6 +139,18 @@ class _Shop:
             self._planner.send("scraper", {"page": tick}, ttl=0)
             self._scraper.receive_many(1)  # and never a word again: the lease runs out
 
+    def order_releases(self, tick: int) -> None:
+        """A release every three hours by day, and hotfixes, one of which is not wanted any more."""
+        if 24 <= tick <= 76 and tick % 12 == 0:
+            self._mesh.submit(RELEASE, {"tick": tick}, key=self._key(), owner="planner")
+        if tick % 32 == 30:
+            fix = self._mesh.submit(HOTFIX, {"tick": tick}, key=self._key(), owner="planner")
+            if tick == 30:
+                fix.cancel("mended by hand")
+
+    def _key(self) -> str:
+        return f"{self._dice.getrandbits(64):016x}"
+
     def burst(self, messages: int) -> None:
         """Everything at once, while no handler runs."""
         self._coder.open_breaker()
@@ -133,6 +176,8 @@ class _Shop:
         self._advance(60)
 
     def leave_work_for_tomorrow(self) -> None:
+        self._mesh.submit(BACKUP, key=self._key(), owner="planner")
+        self._advance(60)
         for hours in (2, 4, 8):
             self._planner.send("coder", {"do": "later"}, type="task", delay_ms=hours * 3_600_000, ttl=0)
 
@@ -152,6 +197,25 @@ class _Shop:
                 trace=delivery.trace,
                 extra=self._usage(4_000),
             )
+
+    def _step(self, delivery: Delivery) -> None:
+        """A step of a workflow, by any of its agents."""
+        agent = delivery.receiver.rpartition("/")[2]
+        self._advance(SECONDS[agent] * self._dice.lognormvariate(0, 0.5))
+        if delivery.input == NO_ROOM:
+            delivery.nack(NO_ROOM, code=TIMEOUT)
+        elif agent == "shipper" and self._dice.random() < 0.35:
+            delivery.nack("the registry is closed", code=TIMEOUT)
+        elif agent == "writer" and self._dice.random() < 0.2:
+            delivery.fail("nothing to write about", code="empty", usage=self._spent(agent))
+        elif not self._fails(delivery, OUTAGE_SHARE / 2 if self.outage else FAILURE_SHARE):
+            result = ["linux", "macos", "windows"] if agent == "architect" else {"by": agent}
+            delivery.finish(result, usage=self._spent(agent))
+
+    def _spent(self, agent: str) -> dict[str, Any]:
+        """Slow work uses more of the model."""
+        tokens = int(SECONDS[agent] * self._dice.uniform(50, 150))
+        return {"cost_usd": round(tokens * 6e-6, 6), "tokens": tokens}
 
     def _test(self, delivery: Delivery) -> None:
         self._advance(self._dice.uniform(0.2, 4))

@@ -9,6 +9,10 @@ Tuesday, redriven on Friday. Two rules make a refresh by day give what a full on
   (mailboxes, subscriptions, starts), which are read from the beginning.
 
 So a message that is settled after a month makes its run read back a month, and nothing is ever too late.
+
+Rows about a task, its steps and their attempts are kept by the day of its submit. A new event about a task,
+or about a message of its steps, touches that day. Everything about a task comes behind its submit, so the
+floor of that day is low enough.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from pyspark.sql import functions as f
 
 from relaymesh.pipeline.bronze.folder import Bronze
 from relaymesh.pipeline.bronze.snapshot import BronzeSnapshot
+from relaymesh.pipeline.silver.operations import OF_TASKS
+from relaymesh.pipeline.silver.step_messages import step_messages
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -40,7 +46,9 @@ def touched_days(
     if not new:
         return []
     everything = bronze.read(spark, snapshot.pieces)
-    named = _entries(bronze.read(spark, new), everything).distinct()
+    arrived = bronze.read(spark, new)
+    about = _entries(arrived, everything)
+    named = about.unionByName(_submits(arrived, about, everything)).distinct()
     lives = everything.select(
         *_STREAM, _entry().alias("entry"), f.col("event_date").cast("string").alias("day")
     )
@@ -87,6 +95,17 @@ def _entries(events: DataFrame, everything: DataFrame) -> DataFrame:
     )
     behind = letters.join(died, [*_STREAM, "dead_sequence"]).select(*_STREAM, "entry")
     return own.unionByName(behind)
+
+
+def _submits(events: DataFrame, entries: DataFrame, everything: DataFrame) -> DataFrame:
+    """The submits of the tasks that these events are about, or whose messages these entries are."""
+    work = step_messages(everything).select("partition", f.col("message_sequence").alias("entry"), "task_id")
+    said = events.where(f.col("operation").isin(*OF_TASKS)).select(*_STREAM, "task_id")
+    behind = entries.join(work, ["partition", "entry"]).select(*_STREAM, "task_id")
+    begun = everything.where(f.col("operation") == "SUBMIT").select(
+        *_STREAM, "task_id", f.col("sequence").alias("entry")
+    )
+    return said.unionByName(behind).distinct().join(begun, [*_STREAM, "task_id"]).select(*_STREAM, "entry")
 
 
 def _entry() -> Column:

@@ -18,7 +18,16 @@ from relaymesh.pipeline.tables.counts import Counts
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["Measured", "TableShape", "of_audit", "of_bronze", "of_quarantine", "of_sums", "of_table"]
+__all__ = [
+    "Measured",
+    "TableShape",
+    "of_audit",
+    "of_bronze",
+    "of_quarantine",
+    "of_sums",
+    "of_table",
+    "of_task_sums",
+]
 
 Severity = Literal["info", "warning", "error"]
 
@@ -150,6 +159,13 @@ def of_sums(reconciliation: Mapping[str, Any]) -> list[Measured]:
     severity: Severity = "error" if reconciliation["judged"] else "warning"
     off = 0 if reconciliation["balanced"] else 1
     return [Measured(table="messages", metric="sums_off", value=off, most=0, severity=severity)]
+
+
+def of_task_sums(reconciliation: Mapping[str, Any], *, judged: bool) -> list[Measured]:
+    """How many counters of tasks differ between bronze, silver and gold."""
+    severity: Severity = "error" if judged else "warning"
+    off = len(reconciliation["off"])
+    return [Measured(table="tasks", metric="sums_off", value=off, most=0, severity=severity)]
 
 
 def of_audit(violations: Mapping[str, int]) -> list[Measured]:

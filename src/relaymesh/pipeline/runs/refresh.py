@@ -22,6 +22,7 @@ from relaymesh.pipeline.runs import metrics
 from relaymesh.pipeline.runs.days import slice_for
 from relaymesh.pipeline.runs.expectations import Measured, TableShape
 from relaymesh.pipeline.runs.reconcile import begun_after, reconcile
+from relaymesh.pipeline.runs.reconcile_tasks import READS, reconcile_tasks
 from relaymesh.pipeline.runs.settings import PipelineSettings
 from relaymesh.pipeline.runs.side_by_side import side_by_side
 from relaymesh.pipeline.runs.stages import Observer, Stage
@@ -160,12 +161,21 @@ class Refresh:
             *expect.of_bronze(self._snapshot, newest, now, self._settings.freshness_s_max),
             *expect.of_quarantine(bad),
             *expect.of_sums(self.reconciliation),
+            *self._sums_of_tasks(),
             *expect.of_audit(self._violations()),
         ]
         self._write_metrics(now)
         failed = expect.failures(self.measured)
         self._observer(Stage.CHECKED, f"{len(self.measured)} expectations", len(failed), len(self.measured))
         return failed
+
+    def _sums_of_tasks(self) -> list[Measured]:
+        """Where these tables are built. A known gap may have held parts of a task: then it is a warning."""
+        if not self._draft.tables.keys() >= set(READS):
+            return []
+        tables = {name: self._draft.read(self._spark, name) for name in READS}
+        told = self.reconciliation["tasks"] = reconcile_tasks(self.everything, tables)
+        return expect.of_task_sums(told, judged=not self._snapshot.gaps)
 
     def _violations(self) -> dict[str, int]:
         found = self._draft.tables.get(AUDIT)

@@ -21,8 +21,10 @@ FEW = 200_000
 SOME = 5_000_000
 """Up to this many events, Java's second, better compiler costs more than it saves."""
 
+_ONE_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m"
+"""One compiler has 48 MB for its code by default. The plans of all tables need more."""
 _FEW = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": f"{_ONE_COMPILER} -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
@@ -42,7 +44,7 @@ _MANY = {
 }
 _SOME = {
     **_MANY,
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
+    "spark.driver.extraJavaOptions": f"{_ONE_COMPILER} -XX:+UseParallelGC",
     "spark.sql.shuffle.partitions": "4",
     "spark.shuffle.compress": "false",
 }

@@ -10,6 +10,8 @@ __all__ = [
     "BACKLOG",
     "CONTRACT_VIOLATIONS",
     "COST",
+    "CRITICAL_PATHS",
+    "CRITICAL_STEPS",
     "DEAD_LETTERS_DAILY",
     "DUPLICATES_WASTE",
     "FAILURE_RATES",
@@ -17,7 +19,11 @@ __all__ = [
     "MESSAGE_TRACES",
     "SIZING",
     "SPLIT_ADVICE",
+    "STEP_RETRIES",
+    "TASK_COST",
+    "TASK_OUTCOMES",
     "THROUGHPUT",
+    "WORKFLOW_LATENCY",
 ]
 
 _MAILBOX: tuple[Column, ...] = (
@@ -241,4 +247,104 @@ COST = table_of(
     ("output_tokens", LONG, "sum of usage.outputTokens"),
     ("cost_usd", NUMBER, "sum of usage.costUsd"),
     ("cost_per_message_usd", NUMBER, "cost_usd / messages"),
+)
+
+_WORKFLOW: tuple[Column, ...] = (
+    ("partition", INT, "journal stream"),
+    ("namespace", TEXT, "namespace of the tasks' owners"),
+    ("workflow", TEXT, "name of the workflow"),
+)
+
+TASK_OUTCOMES = table_of(
+    *_WORKFLOW,
+    ("day", DAY, "UTC day"),
+    ("submitted", LONG, "tasks submitted on it"),
+    ("succeeded", LONG, "tasks that ended on it in SUCCESS"),
+    ("failed", LONG, "tasks that ended on it in FAILED"),
+    ("timed_out", LONG, "tasks that ended on it in TIMEOUT"),
+    ("cancelled", LONG, "tasks that ended on it in CANCELLED"),
+    ("steps_ended", LONG, "steps that ended on it"),
+    ("live", LONG, "of the tasks submitted on it, those that have not ended"),
+    ("waiting_dead", LONG, "of these, those that wait for a dead letter to be redriven"),
+    ("paused", LONG, "of these, those whose budget is used up"),
+)
+
+WORKFLOW_LATENCY = table_of(
+    *_WORKFLOW,
+    (
+        "kind",
+        TEXT,
+        "task, step, fan_out (with all its items), group (with all its steps), item or undo",
+    ),
+    ("step", TEXT, "name in the plan; * of a whole task"),
+    ("day", DAY, "UTC day on which the task was submitted"),
+    ("ended", LONG, "tasks or steps that ended"),
+    ("succeeded", LONG, "of these, in SUCCESS: those the times are taken of"),
+    ("latency_p50_ms", NUMBER, "from submitted, or ready, to ended: median"),
+    ("latency_p95_ms", NUMBER, "from submitted, or ready, to ended: 95 of 100 are no longer"),
+    ("latency_max_ms", LONG, "from submitted, or ready, to ended: the longest"),
+    ("waited_p50_ms", NUMBER, "of steps, from sent to the first grant: median"),
+    ("waited_p95_ms", NUMBER, "of steps, from sent to the first grant: 95 of 100 are no longer"),
+    ("ran_p50_ms", NUMBER, "of steps, time under lease: median"),
+    ("ran_p95_ms", NUMBER, "of steps, time under lease: 95 of 100 are no longer"),
+)
+
+STEP_RETRIES = table_of(
+    ("partition", INT, "journal stream"),
+    ("namespace", TEXT, "namespace of the agent"),
+    ("agent", TEXT, "full address of the agent's mailbox"),
+    ("day", DAY, "UTC day of the grants"),
+    ("steps", LONG, "steps it was given"),
+    ("attempts", LONG, "attempts that have ended and count"),
+    ("failed", LONG, "of these, failed and tried again"),
+    ("abandoned", LONG, "of these, ended because the lease ran out or the holder was lost"),
+    ("dead", LONG, "of these, ended in a dead letter"),
+    ("given_back", LONG, "deliveries that were put off or given back: no attempts"),
+    ("failed_share", NUMBER, "failed / attempts"),
+    ("abandoned_share", NUMBER, "abandoned / attempts"),
+    ("held_ms", LONG, "time under lease of all deliveries that ended"),
+    ("lost_ms", LONG, "of this, time of attempts that failed, were abandoned or ended in a dead letter"),
+)
+
+CRITICAL_PATHS = table_of(
+    *_WORKFLOW,
+    ("task_id", TEXT, "a task that has ended"),
+    ("day", DAY, "UTC day on which the task was submitted"),
+    ("place", INT, "place on the path, from 1; the steps between no others decided how long it took"),
+    ("step", INT, "number of the step"),
+    ("name", TEXT, "name of the step"),
+    ("last_item", TEXT, "of a step with items or a group: the part that ended last"),
+    ("kind", TEXT, "step, fan_out, group or undo"),
+    ("agent", TEXT, "agent of the step, or of its last item"),
+    ("begun_at", TIME, "when the step before it on the path ended; of the first: when it was submitted"),
+    ("ended_at", TIME, "when it ended"),
+    ("path_ms", LONG, "from begun to ended: its part of the task's latency"),
+    ("waited_ms", LONG, "of this, from sent to the first grant"),
+    ("ran_ms", LONG, "of this, time under lease"),
+    ("latency_ms", LONG, "of the whole task"),
+    ("path_share", NUMBER, "path_ms / latency_ms; null of a task that took no time"),
+)
+
+CRITICAL_STEPS = table_of(
+    *_WORKFLOW,
+    ("step", TEXT, "name in the plan"),
+    ("tasks", LONG, "ended tasks of the workflow with a path"),
+    ("on_path", LONG, "of these, those that have the step on their path"),
+    ("path_ms", LONG, "sum of its parts of their latencies"),
+    ("path_share", NUMBER, "path_ms / latency of all these tasks: what the workflow's time goes into"),
+    ("path_p50_ms", NUMBER, "its part of a task's latency, where it is on the path: median"),
+    ("path_p95_ms", NUMBER, "its part of a task's latency: 95 of 100 are no longer"),
+    ("waited_ms", LONG, "of path_ms, from sent to the first grant"),
+    ("ran_ms", LONG, "of path_ms, time under lease"),
+)
+
+TASK_COST = table_of(
+    *_WORKFLOW,
+    ("task_id", TEXT, "id of the task"),
+    ("agent", TEXT, "full address of the agent that spent it"),
+    ("day", DAY, "UTC day of the last report of an attempt: its whole cost counts there"),
+    ("attempts", LONG, "attempts that reported usage"),
+    ("cost_micros", LONG, "their cost, in 1e-6 USD: exact"),
+    ("cost_usd", NUMBER, "the same in USD"),
+    ("tokens", LONG, "tokens of models they used"),
 )

@@ -30,6 +30,9 @@ SHAPES = {
     "dead_letters": Shape(SILVER, "dead_date"),
     "agents": Shape(SILVER),
     "traces": Shape(SILVER),
+    "step_attempts": Shape(SILVER, "submitted_date"),
+    "steps": Shape(SILVER, "submitted_date"),
+    "tasks": Shape(SILVER, "submitted_date"),
     "audit_violations": Shape(AUDIT),
     "audit_summary": Shape(AUDIT),
     "throughput": Shape(GOLD, "day"),
@@ -45,5 +48,11 @@ SHAPES = {
     "message_traces": Shape(GOLD, "day"),
     "duplicates_waste": Shape(GOLD, "day"),
     "cost": Shape(GOLD, "day"),
+    "task_outcomes": Shape(GOLD, "day"),
+    "workflow_latency": Shape(GOLD, "day"),
+    "step_retries": Shape(GOLD, "day"),
+    "critical_paths": Shape(GOLD, "day"),
+    "critical_steps": Shape(GOLD),
+    "task_cost": Shape(GOLD, "day"),
 }
 """In the order of the catalog."""

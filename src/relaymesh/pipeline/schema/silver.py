@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relaymesh.pipeline.schema.column import DAY, FLAG, INT, LONG, NUMBER, TEXT, TIME, Column, table_of
 
-__all__ = ["AGENTS", "ATTEMPTS", "DEAD_LETTERS", "MESSAGES", "TRACES"]
+__all__ = ["AGENTS", "ATTEMPTS", "DEAD_LETTERS", "MESSAGES", "STEPS", "STEP_ATTEMPTS", "TASKS", "TRACES"]
 
 NAME: tuple[Column, ...] = (
     ("partition", INT, "journal stream the message belongs to"),
@@ -139,4 +139,103 @@ TRACES = table_of(
     ("final_state", TEXT, "acked, dropped, dead or pending"),
     ("attempts", INT, "attempts it had"),
     ("cost_usd", NUMBER, "usage.costUsd of the envelope"),
+)
+
+_TASK: tuple[Column, ...] = (
+    ("partition", INT, "journal stream the task belongs to"),
+    ("namespace", TEXT, "namespace of the task's owner"),
+    ("task_id", TEXT, "id of the task"),
+    ("workflow", TEXT, "name of its workflow"),
+    ("submitted_date", DAY, "UTC day on which the task was submitted"),
+)
+
+STEP_ATTEMPTS = table_of(
+    *_TASK,
+    ("step", INT, "number of the step in its task"),
+    ("sequence", LONG, "the grant's own sequence"),
+    ("lease_token", LONG, "token of the lease: outcomes and usage name it"),
+    ("mailbox", TEXT, "full address of the agent's mailbox"),
+    ("message_sequence", LONG, "message of the step: with the mailbox, its name"),
+    ("holder", TEXT, "who held the lease"),
+    ("granted_date", DAY, "UTC day of granted_at"),
+    ("granted_at", TIME, "when the lease was granted"),
+    ("ended_at", TIME, "when the lease ended; null while it is out"),
+    ("outcome", TEXT, "of the delivery: acked, dropped, dead, nack, lease_expired, reclaimed, …, leased"),
+    ("burned", FLAG, "counts as an attempt: all but deferred and released"),
+    ("code", TEXT, "error code of the failure"),
+    ("error", TEXT, "text of the failure"),
+    ("held_ms", LONG, "how long the lease was out"),
+    ("cost_micros", LONG, "last reported cost, in 1e-6 USD; null: no report"),
+    ("tokens", LONG, "last reported tokens of models; null: no report"),
+    ("usage_at", TIME, "when usage was last reported"),
+)
+
+STEPS = table_of(
+    *_TASK,
+    ("step", INT, "number of the step in its task: with the task, its name"),
+    ("name", TEXT, "name of the step; of an item build/3, in a group build/link, of an undo build!undo"),
+    ("plan_step", TEXT, "the same without indexes of items: what steps of all tasks share"),
+    ("kind", TEXT, "step, fan_out (it has items), group (it goes on as other steps), item or undo"),
+    ("parent", INT, "the step it is an item of, or in the group of; of an undo: the step it undoes"),
+    ("needs", TEXT, "numbers of the steps it needs, with commas between"),
+    ("after_step", INT, "the need that ended last; null: it needs none, or one has not ended"),
+    ("agent", TEXT, "full address of the mailbox its message is in, or goes to"),
+    ("status", TEXT, "PENDING, RUNNING, RETRYING, ABANDONED, DEAD_LETTER, or the state it ended in"),
+    ("code", TEXT, "error code; null of a success"),
+    ("reason", TEXT, "text of the error"),
+    ("attempts", INT, "grants that count: those put off or given back do not"),
+    ("failed", INT, "attempts that failed and were tried again"),
+    ("abandoned", INT, "attempts whose lease ran out or whose holder was lost"),
+    ("messages", INT, "messages sent for it: more than one after a redrive or a withdrawal"),
+    ("ready_at", TIME, "when its last need ended, or its task began; null before that"),
+    ("sent_at", TIME, "when its first message was sent, or it began to wait or to go on as others"),
+    ("first_granted_at", TIME, "first grant of a lease"),
+    ("granted_at", TIME, "last grant of a lease"),
+    ("ended_at", TIME, "when it ended; null while it lives"),
+    ("ended_sequence", LONG, "the event that ended it"),
+    ("ended_by", TEXT, "STEP_ENDED, ACK, DROP, DEAD_LETTER, PURGE, STEPS_ADDED, PARTS, SUBMIT or TASK_ENDED"),
+    ("latency_ms", LONG, "from ready to ended"),
+    ("waited_ms", LONG, "from sent to the first grant"),
+    ("ran_ms", LONG, "time under lease, all attempts together"),
+    ("lease_token", LONG, "the grant that gave the outcome; null: none did"),
+    ("result_hash", TEXT, "sha256 of its result, in hex; null: no result of its own, or not known"),
+    ("cost_micros", LONG, "reported cost of all attempts, in 1e-6 USD; null: no report"),
+    ("tokens", LONG, "reported tokens of all attempts; null: no report"),
+)
+
+TASKS = table_of(
+    *_TASK,
+    ("version", TEXT, "version of the workflow; null: it has none"),
+    ("owner", TEXT, "full address of who submitted it"),
+    ("status", TEXT, "PENDING, RUNNING, DEAD_LETTER, or the state it ended in"),
+    ("reason", TEXT, "why it ended so; null of a success"),
+    ("submitted_at", TIME, "when it was submitted"),
+    ("submitted_sequence", LONG, "the event that submitted it"),
+    ("started_at", TIME, "when the first of its steps was granted, expanded, or ended without a grant"),
+    ("ended_at", TIME, "when it ended; null while it lives"),
+    ("ended_sequence", LONG, "the event that ended it"),
+    ("latency_ms", LONG, "from submitted to ended"),
+    ("steps_total", INT, "steps of the plan, with items and undo steps"),
+    ("steps_ended", INT, "of these, ended"),
+    ("steps_succeeded", INT, "of these, SUCCESS"),
+    ("steps_failed", INT, "of these, FAILED"),
+    ("steps_timed_out", INT, "of these, TIMEOUT"),
+    ("steps_skipped", INT, "of these, SKIPPED"),
+    ("steps_cancelled", INT, "of these, CANCELLED"),
+    (
+        "steps_dead",
+        INT,
+        "steps in DEAD_LETTER: ended if their failure is caught, else they wait for a redrive",
+    ),
+    ("attempts", LONG, "attempts of all steps"),
+    ("failed", LONG, "attempts that failed and were tried again"),
+    ("abandoned", LONG, "attempts whose lease ran out or whose holder was lost"),
+    (
+        "result_hash",
+        TEXT,
+        "sha256 of the result, in hex; null: no success, or parts of it are in files",
+    ),
+    ("cost_micros", LONG, "reported cost of all attempts, in 1e-6 USD; null: no report"),
+    ("tokens", LONG, "reported tokens of all attempts; null: no report"),
+    ("paused", FLAG, "its budget is used up, and it waits for a larger one"),
 )

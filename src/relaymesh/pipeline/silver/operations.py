@@ -6,7 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 
 ACCEPTS = ("APPEND", "PUBLISH", "REDRIVE")
-BURNING = ("NACK", "LEASE_EXPIRED", "RECLAIM")
+BURNING = ("NACK", "LEASE_EXPIRED", "RECLAIM", "ABANDON")
 """Returns that count the attempt."""
 UNBURNED = ("DEFER", "RELEASE")
 RETURNS = (*BURNING, *UNBURNED)
@@ -16,6 +16,11 @@ SETTLES = ("ACK", "DROP", "DEAD_LETTER")
 CHANGES = ("REPRIORITISE", "FORCE_DELIVER", "COMPLETE")
 NAMING = ("GRANT", *RETURNS, *SETTLES, *CHANGES)
 """Operations that name a message which is there already."""
+OF_TASKS = (
+    "SUBMIT", "STEP_SENT", "STEP_ENDED", "STEPS_ADDED", "TASK_CLOSING", "TASK_ENDED", "STEP_WAITS", "SIGNAL",
+    "STEP_WITHDRAWN", "TASK_UNDOING", "USAGE", "BUDGET_PAUSED", "BUDGET_SET",
+)  # fmt: skip
+"""Operations that name a task: in their rows `task_id` is the task itself."""
 KEY = ("message_sequence", "mailbox", "partition")
 """What names a message. The number comes first: a sort of Spark compares eight bytes of the first column, and
 looks at the others, and at rows, only where those are the same."""
@@ -26,6 +31,7 @@ OUTCOMES = {
     "NACK": "nack",
     "LEASE_EXPIRED": "lease_expired",
     "RECLAIM": "reclaimed",
+    "ABANDON": "abandoned",
     "DEFER": "deferred",
     "RELEASE": "released",
 }

@@ -14,19 +14,25 @@ import msgspec
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from msgspec.structs import replace
 
+from relaymesh.errors import JournalDamaged
 from relaymesh.journal import Frame
 from relaymesh.journal.aside import Aside
 from relaymesh.kernel import records
 from relaymesh.kernel.contract import Rule
-from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.envelope import IN_FILE, Envelope
+from relaymesh.kernel.payload import REFERENCE_MARK, full_size
 from relaymesh.kernel.records import AnyRecord, Failure
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.pipeline.schema.content import CONTENT
 from relaymesh.pipeline.source.columns import Cells, Runs, spread
+from relaymesh.pipeline.source.plans import plan_json, steps_json, undoing_json
+from relaymesh.pipeline.source.results import hash_of, parts_hash
 from relaymesh.pipeline.source.usage import usage_in
 from relaymesh.wire.named import named_by
 from relaymesh.wire.operations import code_of, operation_of
+from relaymesh.wire.payload import Get, no_payloads, whole
 from relaymesh.wire.records import Skipped, Unreadable
 
 __all__ = ["EventBatch", "Misfit", "records_of", "time_of"]
@@ -82,9 +88,24 @@ class EventBatch:
     """Rows in the making. Each method after `finish` writes what one kind of record says into its columns."""
 
     def __init__(
-        self, schema: pa.Schema, source: str, partition: int, *, content: bool, aside: Aside | None = None
+        self,
+        schema: pa.Schema,
+        source: str,
+        partition: int,
+        *,
+        content: bool,
+        aside: Aside | None = None,
+        get: Get = no_payloads,
+        must_have: bool = True,
     ) -> None:
+        """`get`: reads payload files. `must_have`: one that cannot be read is an error; else the row has no
+        content.
+        """
         self.rows = 0
+        self.bytes = 0
+        """Content that came from payload files."""
+        self._get = get
+        self._must_have = must_have
         self._aside = Aside() if aside is None else aside
         self._schema = schema
         self._source = source
@@ -100,6 +121,8 @@ class EventBatch:
     def add(self, frame: Frame) -> None:
         """All events of a frame; raises what `records_of` raises before anything of it is added."""
         decoded = records_of(frame, self._aside)
+        if self._content and REFERENCE_MARK in frame.payload:
+            decoded = [self._with_content(record) for record in decoded]
         row, runs = self.rows, self._runs
         base = frame.first_sequence - row
         self._bases.put(row, frame.events, base)
@@ -125,6 +148,26 @@ class EventBatch:
             code.put(row, count, code_of(record))
             row += count
         self.rows = row
+
+    def _with_content(self, record: Any) -> Any:
+        """The record with the content that is in payload files."""
+        if isinstance(record, records.Accepted | records.Published):
+            return replace(record, envelopes=[self._whole(each) for each in record.envelopes])
+        if isinstance(record, records.Redriven):
+            return replace(record, envelope=self._whole(record.envelope))
+        return record
+
+    def _whole(self, envelope: Envelope) -> Envelope:
+        if envelope.encoding < IN_FILE:
+            return envelope
+        try:
+            filled = whole(envelope, self._get)
+        except JournalDamaged:
+            if self._must_have:
+                raise
+            return envelope
+        self.bytes += len(filled.content)
+        return filled
 
     def finish(self) -> pa.RecordBatch:
         """The rows as one RecordBatch of the schema."""
@@ -206,6 +249,98 @@ class EventBatch:
     def _resumed(self, record: records.Resumed, row: int, _: int) -> None:
         self._runs["mailbox"].put(row, record.count, record.mailbox)
 
+    def _of_task(self, record: Any, row: int, _: int) -> None:
+        """A record about a task. Inputs and results stay in the journal, but for the hashes of results."""
+        self._runs["task_id"].put(row, record.count, record.task)
+        for name in ("mailbox", "code", "reason", "status"):
+            if value := getattr(record, name, None):
+                self._runs[name].put(row, record.count, value)
+
+    def _submitted(self, record: records.TaskSubmitted, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._runs["sender"].put(row, record.count, record.owner)
+        self._runs["traceparent"].put(row, record.count, record.trace)
+        self._runs["settings"].put(row, record.count, plan_json(record.plan, record.given))
+
+    def _steps_sent(self, record: records.StepsSent, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._cells["message_sequence"].put(row, record.sequences)
+        self._cells["step"].put(row, record.steps)
+
+    def _steps_added(self, record: records.StepsAdded, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._runs["step"].put(row, record.count, record.step)
+        self._runs["items"].put(row, record.count, len(record.plans) or len(record.items))
+        if record.plans:
+            self._runs["settings"].put(row, record.count, steps_json(record.plans))
+
+    def _steps_ended(self, record: records.StepsEnded, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._cells["step"].put(row, record.steps)
+        if record.token:
+            self._runs["lease_token"].put(row, record.count, record.token)
+        if record.outputs:
+            self._cells["result_hash"].put(row, [hash_of(output) for output in record.outputs])
+
+    def _task_ended(self, record: records.TaskEnded, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        if record.status == "SUCCESS":
+            self._runs["result_hash"].put(row, record.count, hash_of(record.result))
+            self._runs["parts_hash"].put(row, record.count, parts_hash(record.result))
+
+    def _step_waits(self, record: records.StepWaits, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._runs["step"].put(row, record.count, record.step)
+        self._runs["type"].put(row, record.count, record.kind)
+        if record.until:
+            self._cells["due_at"].put(row, [min(record.until, TIME_MS_MAX) * 1000])
+        if record.sequence >= 0:
+            self._runs["mailbox"].put(row, record.count, record.asked)
+            self._cells["message_sequence"].put(row, [record.sequence])
+
+    def _signalled(self, record: records.SignalReceived, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._runs["type"].put(row, record.count, record.name)
+        self._runs["sender"].put(row, record.count, record.by or None)
+
+    def _steps_withdrawn(self, record: records.StepsWithdrawn, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._cells["step"].put(row, record.steps)
+
+    def _task_undoing(self, record: records.TaskUndoing, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._runs["items"].put(row, record.count, len(record.steps))
+        self._runs["settings"].put(row, record.count, undoing_json(record))
+
+    def _used(self, record: records.UsageNoted, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._runs["step"].put(row, record.count, record.step)
+        self._runs["lease_token"].put(row, record.count, record.token)
+        self._amounts(record, row)
+
+    def _budget_set(self, record: records.BudgetSet, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._runs["sender"].put(row, record.count, record.by or None)
+        self._amounts(record, row)
+
+    def _amounts(self, record: records.UsageNoted | records.BudgetSet, row: int) -> None:
+        self._runs["cost_micros"].put(row, record.count, record.cost_micros)
+        self._runs["tokens"].put(row, record.count, record.tokens)
+
+    def _notice(self, record: records.NoticeSent, row: int, sequence: int) -> None:
+        self._of_task(record, row, sequence)
+        self._runs["type"].put(row, record.count, record.kind)
+
+    def _workflow(self, record: records.WorkflowPut | records.WorkflowRemoved, row: int, _: int) -> None:
+        """Which workflow and versions. The document stays in the journal."""
+        self._runs["settings"].put(row, record.count, _workflow_json(record))
+
+    def _schedule(self, record: Any, row: int, _: int) -> None:
+        """Which schedule, and what its tick began. Documents, inputs and messages stay in the journal."""
+        self._runs["settings"].put(row, record.count, _schedule_json(record))
+        if isinstance(record, records.ScheduleFired) and record.reason:
+            self._runs["reason"].put(row, record.count, record.reason)
+
     def _registered(self, record: records.AgentRegistered, row: int, _: int) -> None:
         self._runs["mailbox"].put(row, record.count, record.mailbox)
         self._runs["settings"].put(row, record.count, _registration_json(record))
@@ -241,6 +376,10 @@ class EventBatch:
         runs["lease_ms"].put(row, count, record.lease_ms)
         runs["remote"].put(row, count, record.remote)
         self._cells["lease_token"].put(row, range(record.token, record.token + count))
+
+    def _taken(self, record: records.StepsTaken, row: int, sequence: int) -> None:
+        self._names(record, row, sequence)
+        self._runs["lease_ms"].put(row, record.count, record.lease_ms)
 
     def _dropped(self, record: records.Dropped, row: int, sequence: int) -> None:
         self._names(record, row, sequence)
@@ -287,6 +426,27 @@ _FILLS: dict[type, Callable[[EventBatch, Any, int, int], None]] = {
     records.Completed: EventBatch._names,
     records.Suspended: EventBatch._suspended,
     records.Resumed: EventBatch._resumed,
+    records.TaskSubmitted: EventBatch._submitted,
+    records.StepsSent: EventBatch._steps_sent,
+    records.StepsEnded: EventBatch._steps_ended,
+    records.StepsAdded: EventBatch._steps_added,
+    records.TaskClosing: EventBatch._of_task,
+    records.TaskEnded: EventBatch._task_ended,
+    records.WorkflowPut: EventBatch._workflow,
+    records.WorkflowRemoved: EventBatch._workflow,
+    records.StepsTaken: EventBatch._taken,
+    records.ScheduleSet: EventBatch._schedule,
+    records.ScheduleRemoved: EventBatch._schedule,
+    records.ScheduleFired: EventBatch._schedule,
+    records.SchedulePaused: EventBatch._schedule,
+    records.StepWaits: EventBatch._step_waits,
+    records.SignalReceived: EventBatch._signalled,
+    records.StepsWithdrawn: EventBatch._steps_withdrawn,
+    records.TaskUndoing: EventBatch._task_undoing,
+    records.UsageNoted: EventBatch._used,
+    records.BudgetPaused: EventBatch._of_task,
+    records.BudgetSet: EventBatch._budget_set,
+    records.NoticeSent: EventBatch._notice,
     records.AgentRegistered: EventBatch._registered,
 }
 
@@ -307,9 +467,11 @@ _ENVELOPE_COLUMNS: dict[str, Callable[[list[Envelope]], list[Any]]] = {
     "max_retries": lambda envelopes: [each.max_retries for each in envelopes],
     "sent_at": lambda envelopes: [_micros(each.timestamp_ms) for each in envelopes],
     "origin_id": lambda envelopes: [each.origin for each in envelopes],
-    "encoding": lambda envelopes: [each.encoding for each in envelopes],
-    "content_bytes": lambda envelopes: [len(each.content) for each in envelopes],
-    "content": lambda envelopes: [each.content for each in envelopes],
+    "encoding": lambda envelopes: [each.encoding % IN_FILE for each in envelopes],
+    "content_bytes": lambda envelopes: [
+        len(each.content) if each.encoding < IN_FILE else full_size(each.content) for each in envelopes
+    ],
+    "content": lambda envelopes: [None if each.encoding >= IN_FILE else each.content for each in envelopes],
     "extra": lambda envelopes: [_text(each.extra) for each in envelopes],
 }
 _USAGE_COLUMN: dict[str, Callable[[list[Envelope]], list[Any]]] = {
@@ -327,6 +489,9 @@ _LISTS: dict[type, tuple[str, ...]] = {
     records.Published: ("envelopes",),
     records.Returned: ("sequences", "due"),
     records.DeadLettersPurged: ("dead_sequences",),
+    records.StepsSent: ("sequences", "steps"),
+    records.StepsEnded: ("steps",),
+    records.StepsWithdrawn: ("steps",),
     **dict.fromkeys(
         (
             records.Granted,
@@ -336,6 +501,7 @@ _LISTS: dict[type, tuple[str, ...]] = {
             records.Reprioritised,
             records.DelayedForced,
             records.Completed,
+            records.StepsTaken,
         ),
         ("sequences",),
     ),
@@ -349,8 +515,8 @@ def _check_lengths(record: AnyRecord | Skipped | Unreadable) -> None:
         whole = not isinstance(record, records.Redriven) or record.count == 1
     else:
         whole = all(len(getattr(record, name)) == record.count for name in lists)
-    failures = getattr(record, "failures", None)
-    if not whole or (failures and len(failures) != record.count):
+    optional = getattr(record, "failures", None) or getattr(record, "outputs", None)
+    if not whole or (optional and len(optional) != record.count):
         raise Misfit(f"a record {operation_of(record)} of {record.count} events has not as many values")
 
 
@@ -378,6 +544,27 @@ def _registration_json(record: records.AgentRegistered) -> str:
         "metadata": msgspec.Raw(record.metadata),
         "draining": record.draining,
     }
+    if not record.settles:  # rows of older journals stay as they are
+        said["settles"] = False
+    return msgspec.json.encode(said).decode()
+
+
+def _workflow_json(record: records.WorkflowPut | records.WorkflowRemoved) -> str:
+    said: dict[str, Any] = {"namespace": record.namespace, "workflow": record.name}
+    if isinstance(record, records.WorkflowPut):
+        said |= {"version": record.version, "digest": record.digest.hex(), "owner": record.owner}
+    else:
+        said |= {"versions": record.versions, "by": record.by}
+    return msgspec.json.encode(said).decode()
+
+
+def _schedule_json(record: Any) -> str:
+    said: dict[str, Any] = {"namespace": record.namespace, "schedule": record.name}
+    for name in ("cron", "tz", "missed", "owner", "tick_at", "next_at", "run", "skipped", "paused", "by"):
+        if hasattr(record, name):
+            said[name] = getattr(record, name)
+    if isinstance(record, records.ScheduleSet):
+        said |= {"workflow": record.work.workflow} if record.work.workflow else {"to": record.work.to}
     return msgspec.json.encode(said).decode()
 
 

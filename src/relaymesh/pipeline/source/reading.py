@@ -9,6 +9,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -20,16 +21,21 @@ from relaymesh.errors import AsideInvalid, JournalDamaged, MeshError, RecordUnre
 from relaymesh.journal import Frame
 from relaymesh.journal.aside import Aside, read_aside
 from relaymesh.journal.extent import Unreadable, read_between
+from relaymesh.journal.payloads import check_payload, read_payload
 from relaymesh.journal.verdict import Damage
+from relaymesh.kernel.payload import REFERENCE_MARK
 from relaymesh.pipeline.schema.bronze import EVENTS, QUARANTINE
 from relaymesh.pipeline.source.events import EventBatch, Misfit, records_of
 from relaymesh.pipeline.source.files import FILES, write_by_day
 from relaymesh.pipeline.source.options import SourceOptions
 from relaymesh.pipeline.source.plan import Piece, lost_error
+from relaymesh.wire.payload import named_in
 
 __all__ = ["ROWS_PER_ARROW_BATCH", "read_piece", "schema_of"]
 
 ROWS_PER_ARROW_BATCH = 16_384
+BYTES_PER_ARROW_BATCH = 33_554_432
+"""Content from payload files in one batch."""
 _BAD = (Misfit, JournalDamaged, RecordUnreadable, AsideInvalid)
 """A whole frame whose records are not: `records_of` raises it."""
 
@@ -77,7 +83,7 @@ def _events(piece: Piece, options: SourceOptions, gaps: list[dict[str, object]])
                 if options.on_bad_frame == "fail":
                     raise _damage(piece, _bad_records(part, error)) from error
                 gaps += _gap(piece, _bad_records(part, error))
-            if batch.rows >= ROWS_PER_ARROW_BATCH:
+            if batch.rows >= ROWS_PER_ARROW_BATCH or batch.bytes >= BYTES_PER_ARROW_BATCH:
                 yield from _wanted(batch.finish(), piece, options)
                 batch = _empty(piece, options)
         if batch.rows:
@@ -101,6 +107,8 @@ def _empty(piece: Piece, options: SourceOptions) -> EventBatch:
         piece.directory.partition,
         content=options.content,
         aside=read_aside(piece.directory.disk()),
+        get=partial(read_payload, piece.directory.disk()),
+        must_have=options.on_bad_frame == "fail",
     )
 
 
@@ -121,8 +129,7 @@ def _quarantine(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch
         bad = [Unreadable(0, "retention dropped it before it was read", piece.first, piece.limit)]
     else:
         aside = read_aside(piece.directory.disk())
-        parts = (_judged(part, aside) for part in _parts(piece, options))
-        bad = [part for part in parts if part is not None]
+        bad = [each for part in _parts(piece, options) for each in _judged(part, aside, piece, options)]
     if bad:
         name = "" if piece.segment is None else piece.segment.name.file
         found_at = datetime.now(UTC)
@@ -140,14 +147,19 @@ def _quarantine(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch
         yield pa.RecordBatch.from_pylist(rows, to_arrow_schema(QUARANTINE, timezone="UTC"))
 
 
-def _judged(part: Frame | Unreadable, aside: Aside) -> Unreadable | None:
+def _judged(part: Frame | Unreadable, aside: Aside, piece: Piece, options: SourceOptions) -> list[Unreadable]:
     if isinstance(part, Unreadable):
-        return part
+        return [part]
     try:
-        records_of(part, aside)
+        found = records_of(part, aside)
     except _BAD as error:
-        return _bad_records(part, error)
-    return None
+        return [_bad_records(part, error)]
+    if not options.content or REFERENCE_MARK not in part.payload:
+        return []
+    disk, at = piece.directory.disk(), part.first_sequence
+    named = {each.sha256: each for each in named_in(found)}.values()
+    damaged = [(each.path, why) for each in named if (why := check_payload(disk, each))]
+    return [Unreadable(part.offset, f"{path}: {why}", at, at) for path, why in damaged]
 
 
 def _bad_records(frame: Frame, error: Misfit | MeshError) -> Unreadable:

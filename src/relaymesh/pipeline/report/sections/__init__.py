@@ -11,6 +11,7 @@ from relaymesh.pipeline.report.sections.failures import failure_sections
 from relaymesh.pipeline.report.sections.traffic import traffic_sections
 from relaymesh.pipeline.report.sections.trust import trust_sections
 from relaymesh.pipeline.report.sections.work import work_sections
+from relaymesh.pipeline.report.sections.workflows import workflow_sections
 
 __all__ = ["all_sections"]
 
@@ -22,5 +23,6 @@ def all_sections(bucket: Bucket, run_id: str) -> tuple[Section, ...]:
         *failure_sections(bucket),
         *advice_sections(),
         *work_sections(),
+        *workflow_sections(),
         *trust_sections(run_id),
     )
