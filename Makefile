@@ -12,12 +12,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 INSTALL := $(BIN)/python -m pip install -qq --require-hashes
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format docs twins screenshots bench bench-peers acceptance proof lock clean
+.PHONY: help run test lint format docs twins screenshots bench bench-peers bench-tasks acceptance elsewhere proof lock clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
 
-run: $(VENV)/.runtime ## run the demo: agents, a crash, a reclaimed lease, a dead letter
+run: $(VENV)/.runtime ## run the demo: agents, a crash, a reclaimed lease, a workflow, a dead letter
 	@$(BIN)/relaymesh demo
 
 test: lint $(VENV)/.browser ## lint, then every test (ARGS='-k lane' picks some, JOBS=4 runs more at once)
@@ -50,20 +50,33 @@ bench: $(VENV)/.bench ## our figures, other queues beside them (ARGS='--quick' t
 bench-peers: $(VENV)/.bench ## the same work on Redis, NATS and RabbitMQ (bench/peers/install.sh installs them)
 	@$(BIN)/python -m bench.peers $(ARGS)
 
+bench-tasks: $(VENV)/.bench ## tasks: steps a second, a neighbour's latency, memory; DBOS and huey beside them
+	@$(BIN)/python -m bench.tasks $(ARGS)
+
 acceptance: $(VENV)/.dev ## four runs on the real clock: load, outage, duplicates, failure (MINUTES=0.5 shortens)
 	@$(BIN)/python -m acceptance $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-proof: $(VENV)/.dev ## the long runs: seeds, crashes, bit flips, planted bugs, hostile calls, attackers, harmed warehouses, torture (3 hours)
+elsewhere: ## make test on a clean clone, in a directory with a space in its path, as a user who is not root
+	@tests/elsewhere.sh
+
+proof: $(VENV)/.dev ## the long runs: seeds, crashes, bit flips, planted bugs, hostile calls, attackers, harmed warehouses, torture, workflows under kills (3 hours)
 	$(BIN)/python -m relaymesh.testing.simulate --seeds 100000 --jobs $(JOBS) --json
 	$(BIN)/python -m relaymesh.testing.crashes --states 500000 --jobs $(JOBS) --json
 	$(BIN)/python -m relaymesh.testing.crashes --bit-flips --jobs $(JOBS) --json
 	$(BIN)/python -m relaymesh.testing.planted
+	$(BIN)/python -m tests.kernel.tasks.scene --scenarios 10000
 	$(BIN)/python -m tests.hostile --calls 100000 --over embedded --json
 	for over in http websocket-json websocket-msgpack filebus; do \
 		$(BIN)/python -m tests.hostile --calls 20000 --over $$over --json || exit 1; done
 	$(BIN)/python -m tests.attacks --json
+	for adapter in script worker function; do \
+		$(BIN)/python -m relaymesh.testing.adapters relaymesh.testing.adapters.ours:$$adapter || exit 1; done
 	$(BIN)/python -m tests.pipeline.runs.any_file
 	$(BIN)/relaymesh torture --minutes $(if $(MINUTES),$(MINUTES),10) --json
+	$(BIN)/python -m tests.soak.killed_tasks --tasks 200 --steps 20 --kills 20
+	$(BIN)/python -m tests.soak.killed_tasks --tasks 200 --steps 20 --kills 20 --remote
+	$(BIN)/python -m tests.soak.killed_agents --kills 200
+	$(BIN)/python -m tests.soak.killed_agents --kills 0 --tasks 1000 --steps 1
 
 lock: $(VENV)/.lock ## pin and hash requirements/*.txt again (LOCK_FLAGS=--upgrade takes newer versions)
 	$(COMPILE) requirements/build.in -o requirements/build.txt

@@ -26,6 +26,13 @@ MEASURES = (
     "memory",
     "growth",
     "journal_size",
+    "tasks.embedded",
+    "tasks.on_loop",
+    "tasks.websocket",
+    "tasks.dbos_sqlite",
+    "tasks.huey_sqlite",
+    "tasks.neighbour",
+    "tasks.live",
 )
 
 
@@ -33,7 +40,8 @@ def run(name: str, place: Path, params: dict[str, Any], timeout_s: float) -> dic
     """Measure in a fresh process. A failure is a result too: `{"error": ...}`."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])  # this tree, whatever is installed
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"}
     began = time.perf_counter()
     try:
         done = subprocess.run(

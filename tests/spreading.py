@@ -19,6 +19,7 @@ IN_ONE_SESSION = (
     "tests/pipeline/report/test_whole.py",
     "tests/pipeline/runs/",
     "tests/pipeline/tables/",
+    "tests/pipeline/tasks/",
     "tests/pipeline/test_spark.py",
 )
 WITH_MORE_JAVAS = (

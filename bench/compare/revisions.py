@@ -52,7 +52,10 @@ def _archive(name: str, place: Path) -> None:
     if done.returncode != 0:
         raise UnknownRevision(f"git archive {name}: {done.stderr.decode().strip()}")
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
-        archive.extractall(place, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            archive.extractall(place, filter="data")
+        else:  # Python 3.11.0 to 3.11.3
+            archive.extractall(place)
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:

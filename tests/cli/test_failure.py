@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from relaymesh import errors
-from relaymesh.cli.failure import CODES, EXIT_CODES, MEANINGS, Exit, failure_of
+from relaymesh.cli.failure import CODES, EXIT_CODES, MEANINGS, Exit, TaskTimedOut, failure_of
 from relaymesh.cli.main import main
 from relaymesh.errors import MeshError
 from relaymesh.sdk.mesh import Mesh
@@ -43,6 +43,7 @@ def test_every_error_has_an_exit_code_and_its_own_words(kind: type[MeshError]) -
         (errors.UnknownRecipient, 4), (errors.NotFound, 4), (errors.Conflict, 8), (errors.LeaseLost, 8),
         (errors.MailboxFull, 1), (errors.DeadLettersFull, 1), (errors.OverBudget, 1), (errors.DiskFloor, 1),
         (errors.StoreLagging, 1), (errors.NoAnswer, 6),
+        (errors.InvalidPlan, 2), (errors.TaskOver, 8), (errors.TaskFailed, 1), (TaskTimedOut, 6),
         (errors.Closed, 1), (errors.DirectoryInUse, 5), (errors.JournalPoisoned, 1),
         (errors.JournalDamaged, 9), (errors.RecordUnreadable, 9), (errors.AsideInvalid, 9),
         (errors.FormatTooNew, 1), (errors.StoreMisconfigured, 1),

@@ -43,6 +43,43 @@ COMMANDS: dict[str, list[str]] = {
     "topic list": [],
     "topic sub": ["order.*", "audit"],
     "topic unsub": ["order.*", "audit", "--yes"],
+    "submit": ["{plan}", "--input", "{input}"],
+    "submit-workflow": ["{plan}", "--input", "{input}", "--key", "other"],
+    "tasks": [],
+    "cancel": ["{task}", "--reason", HOSTILE],
+    "replay": ["{task}"],
+    "workflow check": ["{bad plan}"],
+    "workflow graph": ["{plan}"],
+    "workflow run": ["{plan}", "--input", "{input}"],
+    "workflow put": ["{plan}"],
+    "workflow list": [],
+    "workflow show": ["hostile"],
+    "workflow remove": ["hostile", "--yes"],
+    "schedule add": [
+        "new",
+        "--cron",
+        "0 7 * * *",
+        "--to",
+        "coder",
+        "--content",
+        json.dumps({HOSTILE: HOSTILE}),
+    ],
+    "schedule list": [],
+    "schedule show": ["hostile"],
+    "schedule pause": ["hostile"],
+    "schedule resume": ["hostile"],
+    "schedule remove": ["hostile", "--yes"],
+    "task submit": ["{plan}", "--input", "{input}"],
+    "task list": [],
+    "task show": ["{task}"],
+    "task signal": ["{task}", HOSTILE, HOSTILE],
+    "task answer": ["{task}", HOSTILE, HOSTILE],
+    "task budget": ["{task}", "--tokens", "5"],
+    "task rerun": ["{task}", "--from", HOSTILE],
+    "purge": [],
+    "dlq report": [],
+    "task cancel": ["{task}", "--hard", "--reason", HOSTILE],
+    "task replay": ["{task}"],
     "dlq list": [],
     "dlq show": ["dead"],
     "dlq redrive": ["--all", "--yes"],
@@ -59,14 +96,28 @@ COMMANDS: dict[str, list[str]] = {
     "journal verify": [],
     "journal stat": [],
     "store rebuild": [],
+    "settings show": [],
+    "settings diff": [],
+    "settings history": [],
+    "settings-history": [],
+    "ps": [],
+    "logs": [],
+    "restart": [HOSTILE.replace("\x00", "")],
+    "down": [],
 }
 ELSEWHERE = {
+    "settings reload": "asks a node that runs; prints names of settings through Output",
+    "reload-settings": "asks a node that runs; prints names of settings through Output",
+    "init": "writes files and prints their names",
+    "up": "runs until stopped; its lines pass TeamLog, see tests/agents/test_team.py",
+    "worker run": "runs the user's own program",
     "journal restore": "needs a mirror; prints paths and counts",
     "bus run": "serves until stopped; its notes pass Output.note",
     "demo": "prints its own words",
     "dev": "serves until stopped; its notes pass Output.note",
     "serve": "serves until stopped; its notes pass Output.note",
     "torture": "prints its own figures",
+    "task watch": "waits for the end of a task; see test_task.py",
     "pipeline run": "needs Spark; prints through Output",
     "pipeline follow": "needs Spark; prints through Output",
     "pipeline backfill": "needs Spark; prints through Output",
@@ -87,7 +138,15 @@ ELSEWHERE = {
 DEMO_PRINT = (
     'print(json_text({"id": delivery.id, "attempt": delivery.attempt, "token": delivery.token}), flush=True)'
 )
+EXAMPLE_LOG = (
+    "print(f\"working on step {request['step']}\", file=sys.stderr)  # this goes to `relaymesh logs hello`"
+)
 OWN_WRITES = {
+    ("inbox_answer.py", 'sys.stderr.write("answer (? for help): ")'),
+    ("inbox_answer.py", 'sys.stderr.write(f"{HELP}\\n")'),
+    ("inbox_answer.py", 'sys.stderr.write(f"settled {printable(waiting.entry.envelope.id)}\\n")'),
+    ("init.py", EXAMPLE_LOG),
+    ("init.py", 'print(json.dumps({"greeting": f"Hello, {name}!"}))'),
     ("main.py", 'sys.stdout.write(f"relaymesh {__version__}\\n")'),
     ("main.py", 'sys.stdout.write(text + "\\n")'),
     ("reference.py", "sys.stdout.write(page())"),
@@ -95,7 +154,7 @@ OWN_WRITES = {
     ("dlq.py", 'sys.stderr.write("\\n")'),
     ("demo_worker.py", DEMO_PRINT),
 }
-"""Version, help, a generated page, a counter, and a child that speaks JSON to its parent."""
+"""Version, help, a generated page, a counter, a prompt, and programs of their own that speak JSON."""
 
 
 def names(command: Any, above: str = "") -> Iterator[str]:
@@ -129,6 +188,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         mesh._session.execute(Send([("default/coder", letters)], True))
         delivery = coder.receive(timeout=5)
         delivery.nack(HOSTILE, code=HOSTILE, retryable=False)
+        submit_hostile(mesh)
         mesh.subscribe("order.*", "audit")
         mesh.publish("order.created", {HOSTILE: HOSTILE}, sender=planner.name)
     folder = server_folder(path)
@@ -140,13 +200,32 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def submit_hostile(mesh: Mesh) -> None:
+    """A task whose step has reported and failed with hostile words, and is a dead letter."""
+    worker = mesh.agent("stepper")
+    hostile = {"workflow": "hostile", "steps": {"a": {"agent": "stepper", "input": HOSTILE}}}
+    mesh.put_workflow(hostile)
+    mesh.put_schedule("hostile", "0 7 * * *", workflow=hostile, input={HOSTILE: HOSTILE})
+    mesh.submit(hostile)
+    delivery = worker.receive(timeout=5)
+    delivery.report(HOSTILE)
+    delivery.nack(HOSTILE, code=HOSTILE, retryable=False)
+
+
 @pytest.fixture
 def on_hostile(hostile: Path, empty: Cli, tmp_path: Path) -> tuple[Cli, dict[str, str]]:
     shutil.copytree(hostile, empty.path)
     empty("bus", "init", str(tmp_path / "bus"), "--agent", "coder")
     (tmp_path / "bus" / "dead" / f"{HOSTILE.replace(chr(0), '')}.reason.json").write_text("{}")
     [token] = TokenFile(server_folder(empty.path)).read()
-    return empty, {"token": token.id, "bus": str(tmp_path / "bus")}
+    plan, bad, input = (tmp_path / name for name in ("plan.json", "bad.json", "input.json"))
+    step = {"agent": "stepper", "input": HOSTILE}
+    plan.write_text(json.dumps({"workflow": "w", "version": HOSTILE, "steps": {"a": step}}))
+    bad.write_text(json.dumps({"workflow": "w", HOSTILE: HOSTILE, "steps": {"a": step}}))
+    input.write_text(json.dumps({HOSTILE: HOSTILE}))
+    [task] = empty.json("task", "list").rows
+    files = {"{plan}": str(plan), "{bad plan}": str(bad), "{input}": f"@{input}", "{task}": task["id"]}
+    return empty, {"{token}": token.id, "{bus}": str(tmp_path / "bus"), **files}
 
 
 def test_every_command_is_run_here_or_says_why_not() -> None:
@@ -159,7 +238,7 @@ def test_no_command_prints_a_control_character(
     on_hostile: tuple[Cli, dict[str, str]], name: str, as_json: bool
 ) -> None:
     cli, known = on_hostile
-    words = [word.format(**known) if word.startswith("{") else word for word in COMMANDS[name]]
+    words = [known.get(word, word) for word in COMMANDS[name]]
     ran = cli(*name.split(), *words, *(["--json"] if as_json else []))
     seen = ran.out + ran.err
     assert seen

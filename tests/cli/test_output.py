@@ -11,8 +11,9 @@ from relaymesh import __version__
 from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.main import main
 from relaymesh.cli.moments import bytes_text, parse_since, span_text
-from relaymesh.cli.table import Column, printable, short_address, short_id, table_lines
+from relaymesh.cli.table import Column, short_address, short_id, table_lines
 from relaymesh.node.rng import system_rng
+from relaymesh.printable import printable
 from relaymesh.wire.ids import IdMint
 from tests.cli.running import Cli, on_terminal, piped
 

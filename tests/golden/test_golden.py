@@ -131,7 +131,7 @@ def rows_of(path: Path) -> dict[str, list[dict[str, Any]]]:
         db.row_factory = sqlite3.Row
         tables = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         rows = {table: list(map(dict, db.execute(f'SELECT * FROM "{table}"'))) for table in tables}
-    for row in rows["idempotency"]:
+    for row in rows["admissions"]:
         del row["boundary"], row["sender"]
     return {table: sorted(found, key=repr) for table, found in rows.items()}
 

@@ -39,6 +39,11 @@ CONTRACTS = (
 )
 
 GOOD: dict[str, tuple[str, ...]] = {
+    "workflow": (
+        "{'workflow': 'w', 'steps': {'s': {'agent': 'a1'}}}",
+        "Workflow('w')",
+        "{'workflow': 'w', 'steps': {'s': {'agent': {'capability': 'code'}}}}",
+    ),
     "name": AGENTS,
     "to": AGENTS,
     "reply_to": AGENTS,
@@ -129,6 +134,10 @@ OF_MEMBER: dict[tuple[str, str], tuple[str, ...]] = {
     ("redrive", "reason"): ("None", "'retries_exhausted'"),
     ("purge_dead_letters", "reason"): ("None", "'not_retryable'"),
     ("redrive", "to"): ("None", "'a2'"),
+    ("purge", "done_older_than"): ("None", "0", "86_400", "timedelta(days=1)"),
+    ("purge", "dead_older_than"): ("None", "86_400", "timedelta(days=1)"),
+    ("purge", "reason"): ("None", "'it is old'"),
+    ("dead_letter_report", "day"): ("None", "None", "'2026-01-01'"),
 }
 
 BY_TYPE: dict[type, tuple[str, ...]] = {

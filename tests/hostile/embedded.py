@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from relaymesh import AsyncMesh, Mesh
+from relaymesh import AsyncMesh, AsyncTask, Mesh, Task, Workflow
 from relaymesh.errors import Closed, MeshError
 from relaymesh.journal import JournalSettings
 from relaymesh.sdk.agent import Inbox
@@ -28,6 +28,7 @@ from tests.hostile.report import Report
 from tests.hostile.surface import Public, surface
 from tests.hostile.values import ERRORS, NAMESPACE, value_of
 
+TASK = {"workflow": "w", "steps": {"s": {"agent": "a1"}}}
 CALLS_A_LIFE = 200
 LIVES_A_DIRECTORY = 8
 BYSTANDER_EVERY = 10
@@ -44,6 +45,7 @@ WEIGHTS = {
     "handle": 2, "on": 1,
     "purge_dead_letters": 2, "reprioritise": 4, "ask": 3, "answer": 4, "__enter__": 8, "__aenter__": 8,
     "ack_many": 3,
+    "purge": 2, "dead_letter_report": 4,
     "dead_letters": 3, "checkpoint": 0.5, "close": 0.1, "run": 0.5, "stats": 0.5, "open": 0.2, "advance": 3,
     "open_breaker": 0.3, "close_breaker": 1, "Retry": 4, "Rule": 3, "MeshSettings": 4, "RemoteSettings": 2,
     "Reject": 1,
@@ -177,8 +179,15 @@ class Run:
         return WEIGHTS.get(public.member, 0.1 if public.owner is None else 1)
 
     def _wanted(self, names: list[Public]) -> Public | None:
-        """A name that this run has not called yet."""
-        missing = [each for each in names if not self.report.calls[each.name]]
+        """A name that this run has not called yet, or one that gives what a name is missing of."""
+        unread = {
+            each.owner
+            for each in self.surface.values()
+            if each.kind == "read" and not self.report.calls[each.name]
+        }
+        missing = [
+            each for each in names if not self.report.calls[each.name] or not unread.isdisjoint(each.leads_to)
+        ]
         return self.rng.choice(missing) if missing else None
 
     def _one(self, public: Public) -> None:
@@ -333,7 +342,37 @@ class Run:
             return self._inbox(public, drawn)
         if public.owner is not None and "Delivery" in public.owner.__name__:
             return self._delivery(any_state=self.rng.random() < 0.1)
+        if public.owner in (Task, AsyncTask):
+            waits = member == "result" and _long(_argument(public, drawn, "timeout", "None"))
+            return self._task(over=waits or member == "watch")
+        if public.owner is Workflow:
+            return self._workflow()
         return self._instance(public.owner)
+
+    def _task(self, *, over: bool) -> Any:
+        """A task of this mesh. `over`: one that has ended, so that no call waits for it."""
+        known = self._shown.get(AsyncTask if self.house.kind is AsyncMesh else Task)
+        if known is not None and not over and self.rng.random() < 0.7:
+            return known
+        run, mesh = self.house.run, self.house.mesh
+        with contextlib.suppress(Exception):
+            task = run(mesh.submit(TASK, self.rng.random()))
+            self._keep(run(task.show()))
+            if over:
+                run(task.cancel(hard=True))
+            self._show(task)
+            return task
+        return None
+
+    def _workflow(self) -> Workflow:
+        """One that can be compiled, most of the time."""
+        known = self._shown.get(Workflow)
+        if isinstance(known, Workflow) and self.rng.random() < 0.5:
+            return known
+        made = Workflow("w")
+        made.step("s", agent="a1")
+        self._show(made)
+        return made
 
     def _elsewhere(self, member: str) -> Any:
         """A mesh in which nothing happens however long it waits."""
@@ -401,6 +440,8 @@ class Run:
             return self.house.mesh
         if kind is not None and "Delivery" in kind.__name__:
             return self._delivery(any_state=True)
+        if kind in (Task, AsyncTask):
+            return self._task(over=False)
         return self._shown.get(kind) if kind is not None else None
 
     def _delivery(self, *, any_state: bool = False) -> Any:
@@ -433,6 +474,8 @@ class Run:
                 self._show(each.letter, each.envelope, *each.failures)
             elif kind.__name__ == "MeshStats":
                 self._show(*each.mailboxes.values())
+            elif kind.__name__ == "LetterReport":
+                self._show(*each.groups)
             elif kind.__name__ == "Entry":
                 self._show(each.envelope, *(each.failures or ()))
         del self._letters[:-20]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,7 @@ class ThreadedHouse(House):
         self._path = folder
 
     def open(self) -> None:
+        _begin_another_day(self._path)
         self.mesh = Mesh(self._path, settings=SMALL)
 
 
@@ -118,6 +120,7 @@ class AsyncHouse(House):
         self.unhandled.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     def open(self) -> None:
+        _begin_another_day(self._path)
         self.mesh = AsyncMesh(self._path, settings=SMALL)
         self.run(self.mesh.open())
 
@@ -136,6 +139,11 @@ class AsyncHouse(House):
     def discard(self) -> None:
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+
+def _begin_another_day(path: Path) -> None:
+    """A report of dead letters is written once a day: let each life write its own."""
+    shutil.rmtree(path / "reports", ignore_errors=True)
 
 
 async def _awaited(result: Any) -> Any:

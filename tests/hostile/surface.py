@@ -34,10 +34,12 @@ RETURNED = frozenset(
         "AsyncAgent",
         "AsyncDelivery",
         "AsyncSubscription",
+        "AsyncTask",
         "DeadLetter",
         "Delivery",
         "Receipt",
         "Subscription",
+        "Task",
     }
 )
 """Classes that calls return. They are exported for annotations; programs do not make them."""

@@ -10,7 +10,6 @@ import msgspec
 from relaymesh.kernel.address import agent_address, pattern_address, subscription_address, topic_address
 from relaymesh.kernel.commands import (
     Ack,
-    Command,
     ForceDelayed,
     Nack,
     OpenMailbox,
@@ -31,6 +30,7 @@ from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import PLAIN_ENCODERS, Kernel
 from relaymesh.kernel.mailbox import Mailbox
 from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.request import Command
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.snapshot import AnyPiece, Snapshot, restore
 from relaymesh.kernel.state import State

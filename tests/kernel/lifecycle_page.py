@@ -17,13 +17,15 @@ EVENTS = {
     "overflowed": "published into a full mailbox that dead-letters for itself: `mailbox_full`",
     "dropped": "given up without a dead letter, and counted: by the holder, the contract, or unsubscribing; "
     "or a notice (`ack`, `nack`) of the mesh that was not read within its TTL",
-    "already_done": "an earlier holder finished it after its lease was lost; acked unseen",
+    "already_done": "an earlier holder finished it after its lease was lost: acked unseen; or the result of "
+    "a step came late",
     "acked": "done",
     "dead_lettered": "no retry is left, or the error allows none",
     "retried": "failed, and tried again later, or at once when no delay was asked for",
     "deferred": "put off until a given time; the attempt is not counted",
     "lease_expired": "the holder was silent for the whole lease; the attempt is counted",
     "holder_lost": "the process that held it is gone; the attempt is counted",
+    "abandoned": "a supervisor knows that its holder is dead; the attempt is counted",
     "released": "the holder never got it, or an earlier one of its run came back; not counted",
 }
 

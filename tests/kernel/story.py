@@ -20,10 +20,10 @@ import msgspec
 
 from relaymesh.kernel import commands
 from relaymesh.kernel.address import agent_address, pattern_address, subscription_address, topic_address
-from relaymesh.kernel.commands import Command
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.records import AnyRecord, DeadLettered
+from relaymesh.kernel.request import Command
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.waiter import Waiter
 from tests.kernel.telling import UNITS, Telling, counts, short

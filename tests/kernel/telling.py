@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from relaymesh.kernel import commands, records
-from relaymesh.kernel.commands import Command
 from relaymesh.kernel.envelope import TTL_MS_DEFAULT, Envelope
 from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.request import Command
 from relaymesh.kernel.step import Arrived, BreakerMoved, Delivered, Ended, Receipt, Step
 
 UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from relaymesh.errors import Closed
-from relaymesh.kernel.commands import Command, Nack, Receive, Stop, Tick
+from relaymesh.kernel.commands import Nack, Receive, Stop, Tick
 from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.request import Command
 from relaymesh.kernel.waiter import Waiter
 from relaymesh.wire.records import ENCODERS
 from tests.kernel.driver import Driver, replay

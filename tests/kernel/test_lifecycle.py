@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from relaymesh.kernel.commands import Complete, Unsubscribe
 from relaymesh.kernel.state import State
+from relaymesh.kernel.tasks.commands import Abandon, Advance, Finish, Move, Submit
+from relaymesh.kernel.tasks.plan import Plan, StepPlan
 from tests.kernel.driver import HOUR, MINUTE, SECOND, Driver, replay
 from tests.kernel.lifecycle_page import EVENTS, PAGE, page
 from tests.kernel.transitions import TABLE, Watch
@@ -36,6 +38,7 @@ def test_every_row_of_the_table_happens() -> None:
     mesh.drop(*mesh.receive(box))
     settle_without_a_delivery(mesh, box)
     lose_leases(mesh)
+    abandon_and_finish_late(mesh)
     fill_and_unsubscribe(mesh)
     watch.look()
     state = replayed_with_a_lease(mesh, box)
@@ -68,6 +71,19 @@ def lose_leases(mesh: Driver) -> None:
     mesh.receive(at_once)
     mesh.advance(MINUTE)
     mesh.ack(*mesh.receive(at_once))
+
+
+def abandon_and_finish_late(mesh: Driver) -> None:
+    for name, backoff in (("patient", MINUTE), ("hasty", 0)):
+        box = mesh.agent(name, backoff_ms_base=backoff)
+        mesh.send(box, name)
+        mesh.do(Abandon([mesh.receive(box)[0].token]))
+    late = mesh.agent("late")
+    mesh.do(Submit("t", Plan(name="w", steps=(StepPlan(name="s", mailbox=late),)), b"1", "k", b"r", late))
+    mesh.do(Advance("t", [Move(0, "send", b"1")], ["step"]))
+    (row,) = mesh.receive(late)
+    mesh.nack(row, delay_ms=MINUTE)
+    mesh.do(Finish(row.token, b"1"))
 
 
 def fill_and_unsubscribe(mesh: Driver) -> None:

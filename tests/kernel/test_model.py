@@ -22,7 +22,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from relaymesh.kernel.commands import (
     Ack,
-    Command,
     Complete,
     Expect,
     Extend,
@@ -51,6 +50,7 @@ from relaymesh.kernel.dedup import WINDOW_MS, Seen, digest_of
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.kernel import Kernel
 from relaymesh.kernel.records import Accepted, AnyRecord, DeadLettered, Granted
+from relaymesh.kernel.request import Command
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.snapshot import AnyPiece, Snapshot, restore
 from relaymesh.kernel.state import State

@@ -21,7 +21,6 @@ from relaymesh.kernel import parcel as parcel_module
 from relaymesh.kernel.address import agent_address, pattern_address, subscription_address, topic_address
 from relaymesh.kernel.commands import (
     Ack,
-    Command,
     Expect,
     Extend,
     Nack,
@@ -38,6 +37,7 @@ from relaymesh.kernel.dedup import WINDOW_MS, Admitted, Seen, each_of
 from relaymesh.kernel.deliveries import DeliveryRow
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.parcel import CUT_MIN, Parcel
+from relaymesh.kernel.request import Command
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.snapshot import Snapshot, restore
 from relaymesh.kernel.state import State

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from relaymesh.errors import NotFound
@@ -90,3 +91,21 @@ def test_a_new_mailbox_has_the_settings_that_come_with_it() -> None:
     mesh = Driver()
     mesh.do(RegisterAgent(CODER, settings=MailboxSettings(lease_ms=7_000)))
     assert mesh.box(CODER).settings.lease_ms == 7_000
+
+
+@pytest.mark.parametrize(
+    "said", [AgentRegistered(1, 9, CODER, settles=False), Registration(CODER, 9, settles=False)]
+)
+def test_what_an_older_version_wrote_is_of_an_agent_that_settles(
+    said: AgentRegistered | Registration,
+) -> None:
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(said))
+    assert fields.pop() is False, "the youngest field is the last"
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(fields), type=type(said)).settles is True
+
+
+def test_a_drain_keeps_whether_an_agent_settles() -> None:
+    mesh = Driver()
+    for settles in (True, False):
+        mesh.do(RegisterAgent(CODER, settles=settles))
+        assert mesh.do(DrainAgent(CODER)).result.settles is settles

@@ -6,7 +6,8 @@ import pytest
 
 from relaymesh.errors import JournalDamaged
 from relaymesh.kernel.commands import Complete, Reprioritise, Unsubscribe
-from relaymesh.kernel.snapshot import PIECE_BYTES, End, EntriesPiece, LettersPiece, Snapshot, restore
+from relaymesh.kernel.piece import PIECE_BYTES
+from relaymesh.kernel.snapshot import End, EntriesPiece, LettersPiece, Snapshot, restore
 from tests.kernel.driver import MINUTE, SECOND, Driver, names, replay, through_a_checkpoint
 from tests.kernel.durable import admitted, durable
 

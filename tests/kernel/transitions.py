@@ -26,6 +26,7 @@ RETURNS = {
     "deferred": "deferred",
     "released": "released",
     "restart": "holder_lost",
+    "abandoned": "abandoned",
 }
 DEATHS = {"ttl_expired": "expired", "mailbox_full": "overflowed"}
 

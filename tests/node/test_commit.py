@@ -275,3 +275,81 @@ def test_checkpoints_asked_for_at_once_are_taken_one_by_one(
     with Mesh(tmp_path) as mesh:
         stats = mesh.stats().mailboxes["default/coder"]
         assert (stats.acked, stats.delayed) == (done, done)
+
+
+ALONE: dict[str, Any] = {"workflow": "alone", "steps": {"one": {"agent": "coder"}}}
+
+
+def test_a_result_that_is_waited_for_is_told_by_the_sync_of_its_end(
+    tmp_path: Path, threads: ThreadPoolExecutor
+) -> None:
+    with Mesh(tmp_path, settings=SETTINGS) as mesh:
+        coder = mesh.agent("coder")
+        task = mesh.submit(ALONE)
+        delivery = coder.receive()
+        assert delivery is not None
+        core, journal = node_of(mesh).core, gated(mesh)
+        waiting = threads.submit(task.result, 10)
+        eventually(lambda: task.id in core._watchers)
+        journal.gate.clear()
+        ending = threads.submit(delivery.finish, "done")
+        never_while_closed(journal, waiting, ending)
+        assert waiting.result(5) == "done"
+        ending.result(5)
+        assert journal.syncs == 1
+
+
+def test_a_watch_that_waits_on_a_loop_is_told_by_the_sync_too(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with AsyncMesh(tmp_path, settings=SETTINGS) as mesh:
+            coder = await mesh.agent("coder")
+            task = await mesh.submit(ALONE)
+            delivery = await coder.receive()
+            assert delivery is not None
+            core, journal = node_of(mesh).core, gated(mesh)
+            waiting = asyncio.create_task(task.result(10))
+            await asyncio.to_thread(eventually, lambda: task.id in core._watchers)
+            journal.gate.clear()
+            ending = asyncio.create_task(delivery.finish("done"))
+            assert await asyncio.to_thread(journal.waiting.wait, 5)
+            await asyncio.sleep(0.02)
+            assert not any([waiting.done(), ending.done()])
+            journal.gate.set()
+            assert await waiting == "done"
+            await ending
+            assert journal.syncs == 1
+
+    asyncio.run(run())
+
+
+def test_a_watch_sees_a_change_that_writes_nothing_at_once(
+    tmp_path: Path, threads: ThreadPoolExecutor
+) -> None:
+    with Mesh(tmp_path, settings=SETTINGS) as mesh:
+        coder = mesh.agent("coder")
+        task = mesh.submit(ALONE)
+        delivery = coder.receive()
+        assert delivery is not None
+        core, states = node_of(mesh).core, task.watch()
+        assert next(states).step("one").progress == ""
+        following = threads.submit(next, states)
+        eventually(lambda: task.id in core._watchers)
+        delivery.report("half done")
+        assert following.result(5).step("one").progress == "half done"
+
+
+def test_the_result_of_a_task_that_has_ended_waits_for_no_other_sync(
+    tmp_path: Path, threads: ThreadPoolExecutor
+) -> None:
+    with Mesh(tmp_path, settings=SETTINGS) as mesh:
+        coder, live = mesh.agent("coder"), mesh.submit(ALONE, 2)
+        ended = mesh.submit(ALONE, 1)
+        for delivery in coder.receive_many(2):
+            if delivery.task == ended.id:
+                delivery.finish("done")
+        journal = gated(mesh)
+        journal.gate.clear()
+        sending = threads.submit(coder.send, "coder", 1)
+        assert journal.waiting.wait(5)
+        assert ended.result(5) == "done"
+        never_while_closed(journal, sending, threads.submit(live.show))

@@ -203,7 +203,14 @@ def test_a_store_of_an_older_version_does_not_say_who_sent_an_id(tmp_path: Path)
         mesh.advance(1)
         mesh.checkpoint()
     with closing(sqlite3.connect(tmp_path / "store.db")) as db:
+        for table in ("tasks", "steps", "idempotency"):
+            db.execute(f"DROP TABLE {table}")
+        db.execute("DROP INDEX idx_admissions_processed_at")
+        db.execute("ALTER TABLE admissions RENAME TO idempotency")
         db.execute("ALTER TABLE idempotency DROP COLUMN sender")
+        db.execute(
+            "CREATE INDEX idx_idempotency_processed_at ON idempotency (processed_at_ms) WHERE boundary = 1"
+        )
         db.execute("PRAGMA user_version = 3")
         db.commit()
     with ManualMesh(tmp_path, settings=FORGETFUL, clock=mesh.clock) as mesh:

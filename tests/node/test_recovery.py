@@ -144,8 +144,8 @@ def rows(path: Path) -> list[Any]:
     applied = store.applied
     store.close()
     connection = apsw.Connection(str(path / STORE_FILE))
-    connection.execute("UPDATE idempotency SET boundary = 0")  # says where a transaction began, and no more
-    tables = ("messages", "dead_letter_queue", "idempotency")
+    connection.execute("UPDATE admissions SET boundary = 0")  # says where a transaction began, and no more
+    tables = ("messages", "dead_letter_queue", "admissions")
     found = [sorted(connection.execute(f"SELECT * FROM {table}"), key=repr) for table in tables]
     connection.close()
     return [applied, *found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import get_args
 
@@ -13,8 +14,11 @@ from relaymesh.cli.main import main
 from relaymesh.errors import AsideInvalid, RecordUnreadable
 from relaymesh.journal import Frame, read_frames, verify
 from relaymesh.journal.aside import Aside, AsideLine, line_for, read_aside, write_aside
+from relaymesh.kernel.commands import Ack, RegisterAgent
 from relaymesh.kernel.pending import DELAYED, LEASED
 from relaymesh.kernel.records import AnyRecord
+from relaymesh.kernel.schedules.commands import SetSchedule
+from relaymesh.kernel.schedules.schedule import Work
 from relaymesh.kernel.snapshot import Snapshot, restore
 from relaymesh.kernel.state import State
 from relaymesh.node.disk import RealDisk
@@ -57,8 +61,64 @@ def write_journal(path: Path) -> None:
         mesh.ack_many(coder.receive_many(3))
         mesh.force_deliver_delayed("coder")
         planner.send("coder", "later", id="later-2", delay_ms=3_600_000)
+        write_tasks(mesh)
     with Mesh(path) as mesh:
         mesh.agent("coder").receive_many(2, timeout=5)
+
+
+def write_undone(mesh: Mesh) -> None:
+    """One that asks, listens, uses its budget, gets another one, fails, undoes and tells its outcome."""
+    clerk, boss = mesh.agent("clerk"), mesh.agent("boss")
+    steps = {
+        "make": {"agent": "clerk", "compensate": {}},
+        "beside": {"agent": "clerk"},
+        "ask": {"ask": "boss", "question": "well?", "needs": ["make", "beside"]},
+        "go": {"signal": "go", "needs": ["ask"]},
+        "bad": {"agent": "clerk", "needs": ["go"]},
+    }
+    document = {"workflow": "undone", "budget": {"cost_usd": 1}, "steps": steps}
+    task = mesh.submit(document, reply_to="boss")
+    clerk.receive(timeout=5).finish(1, usage={"cost_usd": 2})
+    task.set_budget(cost_usd=9)
+    clerk.receive(timeout=5).finish(2)
+    boss.answer(boss.receive(timeout=5), "yes")
+    task.signal("go", 1)
+    clerk.receive(timeout=5).fail("no")
+    clerk.receive(timeout=5).finish()
+    boss.receive(timeout=5).ack()
+
+
+def write_tasks(mesh: Mesh) -> None:
+    """One that ended, one that was cancelled, and one that waits."""
+    worker = mesh.agent("worker")
+    steps = {
+        "first": {"agent": "worker"},
+        "each": {"agent": "worker", "for_each": "${{ input.items }}", "needs": ["first"]},
+        "last": {"agent": "worker", "needs": ["each"]},
+    }
+    work = {"workflow": "work", "steps": steps}
+    done = mesh.submit(work, {"items": [1, 2]})
+    for _ in range(4):
+        worker.receive(timeout=5).finish(7)
+    assert done.result(5) == 7
+    mesh.submit(work, {"items": [3]}).cancel("enough")
+    write_undone(mesh)
+    mesh.submit(work, {"items": [4, 5]})
+    mesh.put_workflow(work, "1")
+    mesh.put_workflow(work, "2")
+    mesh.remove_workflow("work", "1")
+    mesh._session.execute(
+        SetSchedule("nightly", "0 7 * * *", "UTC", Work("work@2", input=b'{"items": []}'), "default/mesh", 1)
+    )
+    while not mesh.schedule("nightly").runs:
+        time.sleep(0.01)  # housekeeping runs what is due
+    mesh.pause_schedule("nightly")
+    mesh.put_schedule("hourly", "0 * * * *", to="worker")
+    mesh.remove_schedule("hourly")
+    worker.receive(timeout=5).finish(8)
+    mesh._session.execute(RegisterAgent("default/worker", settles=False))
+    taken = worker.receive(timeout=5)
+    assert mesh._session.execute(Ack([taken._token], taken_ms=90_000)) == []
 
 
 @pytest.fixture(scope="module")

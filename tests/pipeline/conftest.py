@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 SETTINGS = {
     "spark.driver.memory": "1g",
     # Short runs: start fast. Spark's classes are sound, and half of a start is loading them.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
     # Small data, large plans: compiling them would take longer than running them.
     "spark.sql.codegen.wholeStage": "false",

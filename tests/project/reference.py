@@ -17,11 +17,13 @@ from typing import get_args
 import msgspec
 
 from relaymesh import errors, testing
+from relaymesh.agents import declarations
 from relaymesh.client import settings as remote_settings
 from relaymesh.gateways.filebus import settings as bus_settings
 from relaymesh.journal import settings as journal_settings
-from relaymesh.kernel import contract, envelope, pending, records
+from relaymesh.kernel import contract, envelope, pending, records, snapshot
 from relaymesh.kernel import settings as mailbox_settings
+from relaymesh.kernel.tasks import plan
 from relaymesh.node import settings as mesh_settings
 from relaymesh.pipeline.reference import tables_page
 from relaymesh.pipeline.runs import settings as pipeline_settings
@@ -31,6 +33,7 @@ from relaymesh.server import settings as server_settings
 from relaymesh.server.security import limits
 from relaymesh.wire import stats
 from tests.project.send_fields import send_table
+from tests.project.settings_file_page import settings_file_page
 from tests.project.signature import one_line, parameters
 from tests.project.tree import ROOT
 
@@ -100,6 +103,26 @@ def settings_page() -> str:
     lines += ["", "## Of a pipeline", "", "`relaymesh pipeline`.", ""]
     lines += table(fields_with_words(pipeline_settings, "PipelineSettings"))
     return "\n".join(lines) + "\n"
+
+
+def team_page() -> str:
+    lines = ["# relaymesh.toml", "", GENERATED, ""]
+    lines += [
+        "The team of `relaymesh up`: [run a team](../howto/run-a-team.md) says how it is used. Times are"
+    ]
+    lines += [
+        'seconds, or text such as "500ms", "90s", "10m" and "8h". A key that is not here is refused.',
+        "",
+    ]
+    lines += [
+        "`[settings]` holds [settings of the node](settings-file.md) under their names. They go before those",
+        "of `relaymesh-settings.json`.",
+        "",
+    ]
+    for title, cls in (("`[mesh]`", "MeshDeclaration"), ("`[agents.NAME]`", "AgentDeclaration")):
+        rows = [row for row in fields_with_words(declarations, cls) if row[0] != "name"]
+        lines += [f"## {title}", "", *table(iter(rows), "key"), ""]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def documented(module: ModuleType, cls: type) -> Iterator[tuple[str, str, str, str]]:
@@ -255,11 +278,20 @@ def records_page() -> str:
         ("Failure", records, "Failure"),
         ("MailboxSettings", mailbox_settings, "MailboxSettings"),
         ("Rule", contract, "Rule"),
+        ("Plan", plan, "Plan"),
+        ("StepPlan", plan, "StepPlan"),
     ):
         lines += ["", f"## `{title}`", "", "An array, in this order.", "", "| field | type | default |"]
         lines.append("|---|---|---|")
         for field, kind_text, default, _ in fields_with_words(module, name):
             lines.append(f"| `{field}` | `{kind_text}` | `{default}` |".replace(" | None", " \\| None"))
+    lines += ["", "## Pieces of a checkpoint", ""]
+    lines += ["Arrays `[piece, ...]`: the state in this order, and `End` always last.", ""]
+    lines += ["| code | piece | fields | meaning |", "|---|---|---|---|"]
+    for piece in get_args(snapshot.AnyPiece):
+        names = ", ".join(f"`{field.name}`" for field in msgspec.structs.fields(piece))
+        words = one_line(piece.__dict__.get("__doc__") or "")
+        lines.append(f"| {piece.__struct_config__.tag} | `{piece.__name__}` | {names} | {words} |")
     return "\n".join(lines) + "\n"
 
 
@@ -341,10 +373,12 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/explanation/promises.md": promises_page,
     "docs/formats/records.md": records_page,
     "docs/reference/settings.md": settings_page,
+    "docs/reference/settings-file.md": lambda: settings_file_page(GENERATED),
     "docs/reference/errors.md": errors_page,
     "docs/reference/sdk.md": sdk_page,
     "docs/reference/protocol.md": protocol_page,
     "docs/reference/tables.md": tables_page,
+    "docs/reference/team.md": team_page,
 }
 
 

@@ -26,7 +26,15 @@ from markdown_it.token import Token
 
 from tests.project.tree import ROOT, markdown_files, version
 
-RUN_IN = [ROOT / "README.md"]
+RUN_IN = [
+    ROOT / "README.md",
+    ROOT / "docs" / "tutorial" / "workflow.md",
+    ROOT / "docs" / "tutorial" / "team.md",
+    ROOT / "docs" / "howto" / "schedules.md",
+    ROOT / "docs" / "howto" / "retention.md",
+    ROOT / "docs" / "howto" / "tasks.md",
+    ROOT / "docs" / "howto" / "agents-without-a-model.md",
+]
 BLOCK_SECONDS_MAX = 120
 
 PYTHON = {"python", "py"}

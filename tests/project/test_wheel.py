@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import time
 import venv
 import zipfile
 from pathlib import Path
@@ -61,12 +62,25 @@ class Installed:
         pip = [sys.executable, "-m", "pip", "--python", str(self.bin / "python"), "install", "--quiet"]
         subprocess.run([*pip, "--no-index", "--no-deps", "--ignore-installed", str(wheel)], check=True)
 
-    def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RELAYMESH", "PY"))}
+        return {**kept, "TMPDIR": str(self.folder)}
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """A program that goes on."""
+        return subprocess.Popen(
+            words,
+            cwd=self.folder,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(self.bin / program), *words],
             cwd=self.folder,
-            env={**kept, "TMPDIR": str(self.folder)},
+            env=self.environment(),
             capture_output=True,
             text=True,
             timeout=60,
@@ -133,6 +147,31 @@ def test_the_demo_runs_from_the_wheel(installed: Installed) -> None:
     found = installed.run("relaymesh", "demo")
     assert (found.returncode, found.stderr) == (0, "")
     assert "render-1 is reclaimed; attempt 2" in found.stdout
+
+
+def test_a_new_user_has_a_finished_task_within_a_minute(installed: Installed) -> None:
+    """From an empty folder: `relaymesh init && relaymesh up`, and the workflow that init wrote."""
+    (installed.folder / "new").mkdir()
+    began = time.monotonic()
+    shell = "cd new && ../env/bin/relaymesh init && exec ../env/bin/relaymesh up"
+    with installed.start("sh", "-c", shell) as up:
+        try:
+            data = installed.folder / "new" / ".relaymesh"
+            while not (data / "supervisor" / "keeper.json").exists():
+                assert up.poll() is None
+                time.sleep(0.05)
+            words = ["--dir", str(data), "--input", '{"name": "Ada"}', "--json"]
+            while (
+                done := installed.run("relaymesh", "workflow", "run", "new/hello.yaml", *words)
+            ).returncode:
+                assert time.monotonic() - began < 60, done.stderr
+            show = ["--dir", str(data), "--json"]
+            while "SUCCESS" not in installed.run("relaymesh", "task", "list", *show).stdout:
+                assert time.monotonic() - began < 60
+            assert time.monotonic() - began < 60
+        finally:
+            up.terminate()
+        assert up.wait(30) == 0
 
 
 def test_a_test_with_a_manual_mesh_runs_from_the_wheel(installed: Installed) -> None:

@@ -22,6 +22,7 @@ TWINS = {
     "async_delivery.py": "delivery.py",
     "async_agent.py": "agent.py",
     "async_operations.py": "operations.py",
+    "async_task.py": "task.py",
 }
 
 _WORDS = (
@@ -32,7 +33,7 @@ _WORDS = (
     (re.compile(r"\bawait "), ""),
     (re.compile(r"\b__a(enter|exit)__"), r"__\1__"),
     (re.compile(r"\bAsync([A-Z]\w+)"), r"\1"),
-    (re.compile(r"\basync_(agent|delivery|mesh|operations|pool)\b"), r"\1"),
+    (re.compile(r"\basync_(agent|delivery|mesh|operations|pool|task)\b"), r"\1"),
     (re.compile(r" on an event loop\b"), ""),
 )
 

@@ -100,7 +100,7 @@ def test_a_project_without_a_mesh_in_its_tests_loads_none(tmp_path: Path) -> Non
 def test_the_examples_of_the_page_pass(tmp_path: Path) -> None:
     page = (ROOT / "docs/howto/testing.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 6
     for number, block in enumerate(blocks):
         (tmp_path / f"test_{number}.py").write_text(block, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(
@@ -110,4 +110,4 @@ def test_the_examples_of_the_page_pass(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     done = run_pytest(tmp_path, "-p", "relaymesh.pytest_plugin", "-W", "error")
-    assert "4 passed" in done.stdout, done.stdout
+    assert "9 passed" in done.stdout, done.stdout

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from relaymesh import Drop, Empty, LeaseLost, Reject, Retry, UnknownRecipient
-from relaymesh.kernel.commands import Extend, ExtendAll, Request
+from relaymesh.kernel.commands import Extend, ExtendAll
+from relaymesh.kernel.request import Request
 from tests.sdk.uniform import START, Uniform, World, Worlds, until
 
 

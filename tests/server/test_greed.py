@@ -308,3 +308,34 @@ async def test_a_sender_for_whom_too_much_is_kept_is_refused_and_settles_go_on(t
         tokens = [each["token"] for each in await api.receive("coder", max=100)]
         assert {each["outcome"] for each in await api.settle(acks=tokens)} == {"acked"}
         assert (await greedy.post("/v1/messages", json=message)).status_code == 202
+
+
+EACH = {
+    "expressions": {"agent": "coder", "input": "${{ input.l.map(x, x + x).size() }}"},
+    "included workflows": {"workflow": "large"},
+    "whole inputs": {"agent": "coder", "input": "${{ input }}"},
+}
+
+
+@pytest.mark.parametrize("what", EACH)
+async def test_the_loop_turns_while_the_steps_of_a_task_are_worked_out(tmp_path: Path, what: str) -> None:
+    async with serving(tmp_path) as api:
+        await api.open("coder")
+        writer = api.client(["write", "read"])
+        large = {"workflow": "large", "steps": {"a": {"agent": "coder", "input": ["x" * 400] * 400}}}
+        assert (await writer.post("/v1/workflows", json={"workflow": large})).status_code == 201
+        step = {"for_each": "${{ input.items }}", **EACH[what]}
+        plan = {"workflow": "w", "steps": {"each": step}}
+        body = {"workflow": plan, "input": {"l": ["x" * 120] * 400, "items": list(range(100))}}
+        async with Lag() as lag:
+            submitted = await writer.post("/v1/tasks", json=body)
+            assert submitted.status_code == 201, submitted.text
+            await eventually(partial(sends, api, submitted.json()["task"]))
+        assert lag.longest < TURN_S
+
+
+async def sends(api: Api, task: str) -> bool:
+    """Whether every item of the task was sent, or went on as the steps of another workflow."""
+    shown = (await api.client(["read"]).get(f"/v1/tasks/{task}")).json()
+    assert shown["status"] in ("PENDING", "RUNNING"), shown
+    return len([step for step in shown["steps"] if step.get("sentAt")]) >= 100

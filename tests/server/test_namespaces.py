@@ -30,6 +30,7 @@ PARAMETERS = {
     "id": f"{BLUE}-1",
     "topic": f"blue/{BLUE}",
     "name": f"blue/{BLUE}",
+    "step": BLUE,
     "dead_sequence": "{dead}",
 }
 BODIES: dict[str, Any] = {
@@ -47,6 +48,13 @@ BODIES: dict[str, Any] = {
     "/v1/dead-letters/redrive": {"filter": {}},
     "/v1/dead-letters/purge": {"filter": {}},
     "/v1/delayed/deliver": {},
+    "/v1/tasks/{id:path}/steps/{step:path}/answer": {"value": 1, "from": "red/x"},
+    "/v1/tasks/{id:path}/signals": {"name": "go"},
+    "/v1/tasks/{id:path}/budget": {"tokens": 1},
+    "/v1/tasks/{id:path}/rerun": {"fromStep": BLUE},
+    "/v1/tasks": {"workflow": "release", "owner": "blue/x"},
+    "/v1/workflows": {"workflow": {"workflow": "release", "steps": {}}, "owner": "blue/x"},
+    "/v1/schedules": {"name": "nightly", "cron": "0 7 * * *", "workflow": "release", "owner": "blue/x"},
 }
 
 
@@ -63,13 +71,21 @@ async def furnish(api: Api) -> dict[str, str]:
     (await blue.post("/v1/settle", json={"nacks": [{"token": first, "code": "X", "reason": HIDDEN}]})).json()
     lease = (await blue.post(path, json={})).json()["deliveries"][0]["token"]
     dead = (await blue.get("/v1/dead-letters")).json()["deadLetters"][0]["deadSequence"]
-    return {"dead": str(dead), "lease": lease}
+    workflow = {"workflow": "release", "steps": {BLUE: {"agent": BLUE, "input": HIDDEN}}}
+    (await blue.post("/v1/workflows", json={"workflow": workflow})).raise_for_status()
+    message = {"to": BLUE, "content": HIDDEN}
+    schedule = {"name": "nightly", "cron": "0 7 * * *", "message": message}
+    (await blue.post("/v1/schedules", json=schedule)).raise_for_status()
+    task = (await blue.post("/v1/workflows/release/run")).json()["task"]
+    return {"dead": str(dead), "lease": lease, "task": task}
 
 
 async def state(api: Api) -> Any:
     counters = (await api.client(["admin"], "blue").get("/v1/stats")).json()["mailboxes"][f"blue/{BLUE}"]
     assert (counters["deadLetters"], counters["delayed"]) == (1, 1)
-    return counters
+    blue = api.client(["admin"], "blue")
+    paths = ("/v1/workflows", "/v1/schedules", "/v1/tasks")
+    return [counters, *[(await blue.get(path)).json() for path in paths]]
 
 
 def filled(value: Any, names: dict[str, str]) -> Any:
@@ -87,8 +103,9 @@ async def test_no_path_shows_or_changes_another_namespace(tmp_path: Path) -> Non
         for route in ROUTES:
             path = route.path
             for name, word in PARAMETERS.items():
+                shown = "{task}" if name == "id" and path.startswith("/v1/tasks/") else word
                 for form in (f"{{{name}:path}}", f"{{{name}}}"):
-                    path = path.replace(form, filled(word, names))
+                    path = path.replace(form, filled(shown, names))
             body = filled(BODIES.get(route.path), names)
             answer = await red.request(route.method, path, json=body)
             assert answer.status_code < 500
@@ -120,9 +137,36 @@ async def test_no_call_shows_or_changes_another_namespace(tmp_path: Path) -> Non
             "letters": [[[blue, int(names["dead"])]]],
             "redrive": [[[blue, int(names["dead"])]], None, None],
             "purge": [[[blue, int(names["dead"])]]],
+            "preview_purge": [0, 0, blue],
+            "purge_old": ["x", 1 << 50, 1 << 50, blue],
             "reprioritise": [blue, 1, None],
             "set_breaker": [blue, True],
             "force_delayed": [None],
+            "submit_task": [b'"release@1"', b"null", "", blue],
+            "cancel_task": [names["task"]],
+            "answer_step": [names["task"], BLUE, b"1", "red/x"],
+            "signal_task": [names["task"], "go"],
+            "set_budget": [names["task"], 1],
+            "rerun_task": [names["task"], BLUE],
+            "find_task": [names["task"]],
+            "tell_task": [names["task"]],
+            "watch_task": [names["task"]],
+            "find_tasks": ["blue"],
+            "put_workflow": [b"{}", "", blue],
+            "find_workflow": ["release", "", "blue"],
+            "find_workflows": ["blue"],
+            "remove_workflow": ["release", "", "blue"],
+            "put_schedule": ["nightly", "0 7 * * *", ["release@1"], "UTC", "one", False, blue],
+            "find_schedule": ["nightly", "blue"],
+            "find_schedules": ["blue"],
+            "hold_schedule": ["nightly", True, "blue"],
+            "remove_schedule": ["nightly", "blue"],
+            "finish_step": [1],
+            "grow_step": [1, b"{}"],
+            "fail_step": [1],
+            "report_step": [1, "x"],
+            "abandon": [[1]],
+            "note_run": [blue, "kill", "x"],
         }
         for name, row in CALLS.items():
             shown, error = await _tried(call(on, name, partial(_arguments, given.get(name, []))))
@@ -132,8 +176,9 @@ async def test_no_call_shows_or_changes_another_namespace(tmp_path: Path) -> Non
             assert await state(api) == before, (name, row)
         stats = await call(on, "stats", partial(_arguments, []))
         assert (stats.mailboxes, stats.dead_letters) == ({}, 0)
-        with pytest.raises(Unauthorized, match="every namespace"):
-            await call(on, "checkpoint", partial(_arguments, []))
+        for name in ("checkpoint", "preview_purge", "purge_old"):
+            with pytest.raises(Unauthorized, match="every namespace"):
+                await call(on, name, partial(_arguments, given.get(name, [])))
 
 
 async def _tried(calling: Awaitable[Any]) -> tuple[Any, MeshError | None]:

@@ -15,8 +15,9 @@ from relaymesh.errors import DirectoryInUse, InvalidSettings
 from relaymesh.node.settings import MeshSettings
 from relaymesh.server.listening import listen, url_of
 from relaymesh.server.run import NodeServer, Running
-from relaymesh.server.settings import ServerSettings, graceful_timeout_default
+from relaymesh.server.settings import ServerSettings
 from relaymesh.server.signals import OnStop
+from relaymesh.wire.parameters import graceful_timeout_default
 from tests.server.serving import PATIENCE_S, eventually
 
 

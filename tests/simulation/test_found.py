@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from relaymesh.kernel.commands import OpenMailbox, Send, Tick
 from relaymesh.kernel.envelope import Envelope
+from relaymesh.kernel.step import Step
+from relaymesh.kernel.tasks.commands import Submit
+from relaymesh.kernel.tasks.plan import Plan, StepPlan
 from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.core import Receiver
 from relaymesh.node.node import Node
@@ -46,6 +50,32 @@ def test_a_lease_given_out_since_the_last_tending_survives_a_suspend() -> None:
     node.close()
 
 
+def test_a_step_that_is_ready_because_time_passed_in_the_advance_of_another_task_is_sent() -> None:
+    """Seed 105: the lease of a step ended in that very decision, and what followed from it was never sent."""
+    clock = ManualClock()
+    node = Node(None, MeshSettings(), clock=clock, disk=MemoryDisk(), background=False)
+    node.core.execute(OpenMailbox("default/a"))
+    fields: dict[str, Any] = {"mailbox": "default/a", "on_failure": "continue"}
+    first = StepPlan(name="first", lease_ms=1_000, max_abandoned=0, **fields)
+    two = Plan(name="two", steps=(first, StepPlan(name="second", needs=(0,), **fields)))
+    node.core.execute(Submit("t1", two, b"null", "k1", b"1", "default/me"))
+    receiver = Receiver(Waiter("lost", 1))
+    node.core.commit(node.core.receive("default/a", receiver))
+    slow: list[Step] = []
+    node.core.on_ready = slow.append
+    node.core.execute(Submit("t2", two, b"null", "k2", b"2", "default/me"))
+    clock.advance(2)
+    (step,) = slow
+    node.advancing.advance(step)
+    shown = node.tasks.show("t1")
+    assert shown is not None
+    assert [(each.status, each.sent_at > 0) for each in shown.steps] == [
+        ("DEAD_LETTER", True),
+        ("PENDING", True),
+    ]
+    node.close()
+
+
 @pytest.mark.parametrize("seed", [8505, 12771, 17652, 25196, 29915])
 def test_seeds_that_the_checkers_once_misjudged(seed: int) -> None:
     """Starts a day apart: an id may come anew after its window, and a checkpoint leaves ids to the store.
@@ -53,3 +83,8 @@ def test_seeds_that_the_checkers_once_misjudged(seed: int) -> None:
     29915: a flipped segment whose name was never synced is gone after a power loss, and cannot be healed.
     """
     assert run_seed(seed).violation is None
+
+
+def test_a_step_larger_than_its_mailbox_waits_until_its_task_is_cancelled() -> None:
+    """Seed 230994: five errors as the input of a step did not fit into a mailbox of 600 bytes, ever."""
+    assert run_seed(230994).violation is None

@@ -18,6 +18,9 @@ from tests.project.tree import ROOT
 
 PAGE = ROOT / "docs/explanation/planted-bugs.md"
 
+BY_ACCIDENT = ("no_surprises", "start_refused")
+"""The product stumbled, before a checker looked."""
+
 DEMANDED = {
     "receipt_before_sync",
     "crc_skipped",
@@ -29,7 +32,20 @@ DEMANDED = {
     "checkpoint_drops_remote_leases",
     "acknowledged_data_truncated",
     "sync_retried_to_success",
+    "fan_in_off_by_one",
+    "late_result_revives_step",
+    "successor_lost_at_restart",
+    "successor_sent_twice",
+    "undo_in_wrong_order",
+    "undo_twice",
+    "budget_races_grants",
+    "early_signal_lost",
+    "strangers_answer_counts",
+    "schedule_twice",
+    "payload_swept_while_named",
 }
+OF_TASKS = {"tasks": 20, "talk": 12, "schedules": 2, "payloads": 3}
+"""So many bugs at least are planted into each layer of tasks."""
 
 
 @functools.cache
@@ -42,6 +58,8 @@ def test_a_planted_bug_is_caught(bug: Bug) -> None:
     caught = catch(bug, first_seed=bug.first_seed)
     assert caught.violation is not None, f"{bug.name}: {caught.verdict} in {caught.seeds} seeds"
     assert caught.reached > 0
+    if bug.layer in OF_TASKS:
+        assert caught.violation.invariant not in BY_ACCIDENT, "a checker is to see it"
     assert caught.violation.seed is not None
     assert holds_without_a_bug(caught.violation.seed)
 
@@ -50,6 +68,8 @@ def test_there_are_enough_of_them_and_no_two_of_one_name() -> None:
     names = {bug.name for bug in BUGS}
     assert len(names) == len(BUGS) >= 20
     assert names >= DEMANDED
+    for layer, least in OF_TASKS.items():
+        assert len([bug for bug in BUGS if bug.layer == layer]) >= least
 
 
 def test_the_page_has_a_row_for_each() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from relaymesh.testing.simulation import run_seeds
 from relaymesh.testing.simulation.plan import FAULTS
-from relaymesh.testing.simulation.report import Report, describe
+from relaymesh.testing.simulation.report import BEHAVIOURS, Report, describe
 
 SEEDS = 2_000
 CHUNKS = 8
@@ -14,6 +14,8 @@ EACH = SEEDS // CHUNKS
 OFTEN = 100 // CHUNKS + 1
 """So often in each part makes 100 in all."""
 KINDS_MIN = 25
+RARE = {"look_again", "letter_aged_under_step"}
+"""Some parts may lack these: 47 and 25 of them are in all 2,000 seeds."""
 
 
 @pytest.mark.slow
@@ -26,4 +28,5 @@ def test_every_invariant_holds_whatever_fails(part: int) -> None:
     assert len(report.digests) == EACH
     often = [kind for kind in FAULTS if report.faults[kind] >= OFTEN]
     assert len(often) >= KINDS_MIN, report.table()
-    assert [kind for kind in FAULTS if not report.faults[kind]] == []
+    missing = {kind for kind in (*FAULTS, *BEHAVIOURS) if not report.faults[kind]}
+    assert missing <= RARE

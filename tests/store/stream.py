@@ -264,7 +264,7 @@ class Stream:
             "dead_letter_queue": [
                 {"mailbox": m, "dead_sequence": s} | row for (m, s), row in sorted(self.letters.items())
             ],
-            "idempotency": [
+            "admissions": [
                 {"target": t, "idempotency_key": k} | row for (t, k), row in sorted(self.admitted.items())
             ],
         }
@@ -275,7 +275,7 @@ def stored(path: str, like: dict[str, list[Row]]) -> dict[str, list[Row]]:
     order = {
         "messages": "sequence, mailbox",
         "dead_letter_queue": "mailbox, dead_sequence",
-        "idempotency": "target, idempotency_key",
+        "admissions": "target, idempotency_key",
     }
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -299,7 +299,7 @@ def whole(path: str) -> dict[str, list[tuple[Any, ...]]]:
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         found = {}
-        for table, left_out in (("messages", ""), ("dead_letter_queue", "id"), ("idempotency", "boundary")):
+        for table, left_out in (("messages", ""), ("dead_letter_queue", "id"), ("admissions", "boundary")):
             names = [r[1] for r in connection.execute(f"PRAGMA table_xinfo({table})") if r[1] != left_out]
             found[table] = sorted(
                 connection.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall(), key=repr

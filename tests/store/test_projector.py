@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from relaymesh.errors import StoreLagging
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import Accepted
 from relaymesh.node.projector import InlineProjector, Projector
 from relaymesh.store import Projection, Purged, SqliteStore
+from relaymesh.store.aging import Cut, PurgedPart
 
 DAY = 86_400_000
 
@@ -41,7 +43,14 @@ class Gate:
     def purge(self, now_ms: int, limit: int | None = None) -> Purged:
         self.purges.append(now_ms)
         self.more -= 1
-        return Purged(0, 0, self.more >= 0)
+        return Purged(more=self.more >= 0)
+
+    def purge_part(self, cut: Cut, after: int) -> PurgedPart:
+        self.entered.set()
+        assert self.go.wait(10)
+        if self.error is not None:
+            raise self.error
+        return PurgedPart(1, 0, 0, 0, 0, after + 1, cut.messages_end > after)
 
 
 def offers(count: int, events: int = 10) -> list[Projection]:
@@ -157,3 +166,54 @@ def test_an_inline_projector_is_never_behind(tmp_path: Path) -> None:
     assert projector.drain()
     assert projector.close()
     store.close()
+
+
+CUT = Cut(3, 3, None)
+
+
+def test_a_window_is_purged_between_two_batches_while_its_caller_waits() -> None:
+    store = Gate()
+    projector = Projector(store, now_ms=lambda: 1)
+    projector.offer(offers(1), 10)
+    assert projector.purge_part(CUT, 2) == PurgedPart(1, 0, 0, 0, 0, 3, True)
+    assert projector.drain(10)
+    assert projector.close(10)
+    with pytest.raises(StoreLagging, match="closes"):
+        projector.purge_part(CUT, 0)
+
+
+def test_a_purge_that_fails_is_its_callers_and_the_store_goes_on() -> None:
+    store = Gate()
+    projector = Projector(store, now_ms=lambda: 1)
+    store.error = OSError("no room")
+    with pytest.raises(OSError, match="no room"):
+        projector.purge_part(CUT, 0)
+    store.error = None
+    projector.offer(offers(1), 10)
+    assert projector.drain(10)
+    assert (projector.failed, store.batches) == (None, [1])
+    assert projector.close(10)
+
+
+def test_a_caller_whose_projector_closes_hears_of_it() -> None:
+    store = Gate()
+    projector = Projector(store, now_ms=lambda: 1, linger_s=0)
+    store.go.clear()
+    projector.offer(offers(1), 10)
+    assert store.entered.wait(10)
+    heard: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            projector.purge_part(CUT, 0)
+            projector.purge_part(CUT, 0)
+        except StoreLagging as error:
+            heard.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    store.error = RuntimeError("the store breaks")
+    store.go.set()
+    asking.join(10)
+    assert len(heard) == 1
+    projector.close(10)

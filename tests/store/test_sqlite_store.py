@@ -167,7 +167,7 @@ def test_the_seeds_tables_columns_and_indexes_are_there(store: SqliteStore, path
     connection = apsw.Connection(str(path))
     columns = {
         table: {row[1] for row in connection.execute(f"PRAGMA table_xinfo({table})")}
-        for table in ("messages", "dead_letter_queue", "idempotency")
+        for table in ("messages", "dead_letter_queue", "tasks", "steps", "idempotency", "admissions")
     }
     indexes = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'index'")}
     connection.close()
@@ -204,7 +204,35 @@ def test_the_seeds_tables_columns_and_indexes_are_there(store: SqliteStore, path
         "processed_at_ms",
         "namespace",
     }
-    assert indexes >= {"idx_messages_state_priority_created", "idx_idempotency_processed_at"}
+    assert columns["admissions"] >= columns["idempotency"]
+    assert columns["tasks"] >= {
+        "task_id",
+        "status",
+        "idempotency_key",
+        "trace_id",
+        "created_at_ms",
+        "updated_at_ms",
+        "namespace",
+    }
+    assert columns["steps"] >= {
+        "step_id",
+        "task_id",
+        "agent_id",
+        "status",
+        "attempt",
+        "next_retry_at_ms",
+        "lease_owner",
+        "lease_token",
+        "lease_epoch",
+        "updated_at_ms",
+    }
+    assert indexes >= {
+        "idx_messages_state_priority_created",
+        "idx_steps_status_next_retry",
+        "idx_steps_lease_owner_updated",
+        "idx_idempotency_processed_at",
+        "idx_admissions_processed_at",
+    }
 
 
 # -- projecting
@@ -328,9 +356,9 @@ def test_settled_messages_go_after_history_and_unsettled_ones_stay(store: Sqlite
         ]
     )
     before = store.purge(7 * DAY)
-    assert (before.idempotency, before.messages) == (0, 0)
+    assert (before.admissions, before.messages) == (0, 0)
     after = store.purge(7 * DAY + 2)
-    assert (after.idempotency, after.messages) == (4, 2)
+    assert (after.admissions, after.messages) == (2, 2)
     assert store.counts() == {"dead": 1, "pending": 1}
 
 
@@ -354,7 +382,7 @@ def test_a_purge_in_slices_says_when_there_is_more(store: SqliteStore) -> None:
     ids = [str(i) for i in range(25)]
     store.project([Projection(0, accepted(1, *ids)), Projection(25, Acked(25, 1, BOX, list(range(25))))])
     slices = [store.purge(8 * DAY, 10) for _ in range(3)]
-    assert [(p.messages, p.idempotency, p.more) for p in slices] == [
+    assert [(p.messages, p.admissions, p.more) for p in slices] == [
         (10, 10, True),
         (10, 10, True),
         (5, 5, False),
@@ -363,10 +391,10 @@ def test_a_purge_in_slices_says_when_there_is_more(store: SqliteStore) -> None:
 
 def test_purging_finds_its_end_through_the_index(store: SqliteStore) -> None:
     plan = store._writer.execute(
-        "EXPLAIN QUERY PLAN SELECT sequence FROM idempotency WHERE boundary = 1 AND processed_at_ms <= 5 "
+        "EXPLAIN QUERY PLAN SELECT sequence FROM admissions WHERE boundary = 1 AND processed_at_ms <= 5 "
         "ORDER BY processed_at_ms DESC, sequence DESC LIMIT 1"
     ).fetchall()
-    assert "idx_idempotency_processed_at" in str(plan)
+    assert "idx_admissions_processed_at" in str(plan)
     assert "TEMP B-TREE" not in str(plan)
 
 

@@ -23,17 +23,20 @@ TEXTS = ("", "x", "Ã©" * 300, "x" * 70_000, "\x00", "\ufffd", "\U0010ffff", "ðŸ˜
 FLOATS = (0.0, 0.05, 1.0, 1e-300, 1_000_000.0)
 
 
-def values(info: types.Type) -> st.SearchStrategy[Any]:
-    """Values at the bounds of a type."""
+def values(info: types.Type, inside: tuple[type, ...] = ()) -> st.SearchStrategy[Any]:
+    """Values at the bounds of a type. `inside`: the structs around it, which are not nested twice."""
     if isinstance(info, types.UnionType):
-        return st.one_of([values(each) for each in info.types])
+        kinds = [each for each in info.types if getattr(each, "cls", None) not in inside]
+        return st.one_of([values(each, inside) for each in kinds])
     if isinstance(info, types.StructType):
-        return structs(info)
+        return structs(info, inside)
+    if isinstance(info, types.TupleType):
+        return st.tuples(*[values(each, inside) for each in info.item_types])
     if isinstance(info, (types.ListType, types.VarTupleType)):
-        made = st.lists(values(info.item_type), max_size=3)
+        made = st.lists(values(info.item_type, inside), max_size=3)
         return made if isinstance(info, types.ListType) else made.map(tuple)
     if isinstance(info, types.DictType):
-        return st.dictionaries(values(info.key_type), values(info.value_type), max_size=3)
+        return st.dictionaries(values(info.key_type, inside), values(info.value_type, inside), max_size=3)
     plain: dict[type, st.SearchStrategy[Any]] = {
         types.IntType: st.sampled_from(INTEGERS),
         types.FloatType: st.sampled_from(FLOATS),
@@ -48,9 +51,9 @@ def values(info: types.Type) -> st.SearchStrategy[Any]:
     return plain[type(info)]
 
 
-def structs(info: types.StructType) -> st.SearchStrategy[Any]:
+def structs(info: types.StructType, inside: tuple[type, ...] = ()) -> st.SearchStrategy[Any]:
     """A struct whose fields are each at a bound; settings only as far as they are legal together."""
-    fields = {each.name: values(each.type) for each in info.fields}
+    fields = {each.name: values(each.type, (*inside, info.cls)) for each in info.fields}
 
     def made(given: dict[str, Any]) -> Any:
         kind: Any = info.cls

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from relaymesh.pipeline.audit.rules import RULES
 from relaymesh.pipeline.audit.violations import audit_summary, audit_violations
 from relaymesh.pipeline.schema.audit import AUDIT_VIOLATIONS
+from relaymesh.pipeline.schema.silver import STEPS
 from relaymesh.pipeline.silver.messages import messages
 from tests.pipeline.audit.checker import Checker, Found
 from tests.pipeline.audit.planted import CERTAIN, PLANTERS
@@ -86,7 +87,8 @@ def found(spark: SparkSession, cases: Cases) -> Found:
     """What Spark finds in them."""
     events = bronze(spark, *cases.told).cache()
     entries = messages(events).cache()
-    rows = audit_violations(events, entries).collect()
+    no_steps = spark.createDataFrame([], STEPS)  # stories of tasks: tests/pipeline/tasks
+    rows = audit_violations(events, entries, no_steps).collect()
     entries.unpersist()
     events.unpersist()
     return {(row.rule, row.partition, row.mailbox, row.message_sequence, row.sequence) for row in rows}

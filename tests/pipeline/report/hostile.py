@@ -145,6 +145,56 @@ def _cost(name: str, day: date, place: int, many: int) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
+def _of(workflow: str, /, **more: Any) -> Mapping[str, Any]:
+    return {"partition": 0, "namespace": "default", "workflow": workflow, **more}
+
+
+def _task(name: str, day: date, place: int, many: int) -> Mapping[str, Any]:
+    return _of(
+        name, task_id=f"{day}{place}" * 9, submitted_date=day, status="SUCCESS", submitted_at=_noon(day),
+        ended_at=_noon(day), latency_ms=many, attempts=many, failed=many, abandoned=place,
+    )  # fmt: skip
+
+
+def _step(name: str, day: date, place: int, many: int) -> Mapping[str, Any]:
+    dead = place % 2 == 0
+    return _of(
+        name, task_id=f"{day}{place}" * 9, submitted_date=day, step=place, name=name[8:], plan_step=name[8:],
+        kind="item" if place % 3 else "step", agent=name, status="DEAD_LETTER" if dead else "SUCCESS",
+        code="c" * 120, reason=ERROR, attempts=3, granted_at=_noon(day), latency_ms=many, waited_ms=many // 3,
+        ran_ms=many // 2, ended_at=None if dead else _noon(day),
+    )  # fmt: skip
+
+
+def _outcome(name: str, day: date, place: int, many: int) -> Mapping[str, Any]:
+    return _of(
+        name, day=day, submitted=many, succeeded=many, failed=many // 7, timed_out=place, cancelled=many // 9,
+        steps_ended=many * 9, live=place, waiting_dead=place, paused=0,
+    )  # fmt: skip
+
+
+def _critical(name: str, day: date, place: int, many: int) -> Mapping[str, Any]:
+    return _of(
+        name, step=f"{name[8:]}{day:%d}", tasks=many, on_path=many - 1, path_ms=many, path_share=0.123456789,
+        path_p50_ms=1e-4, path_p95_ms=float(many), waited_ms=many // 3, ran_ms=many // 2,
+    )  # fmt: skip
+
+
+def _retry(name: str, day: date, place: int, many: int) -> Mapping[str, Any]:
+    return {
+        "partition": place, "namespace": "default", "agent": name, "day": day, "steps": many,
+        "attempts": many, "failed": many // 3, "abandoned": many // 5, "dead": place, "given_back": 0,
+        "held_ms": many, "lost_ms": many // 2,
+    }  # fmt: skip
+
+
+def _spent(name: str, day: date, place: int, many: int) -> Mapping[str, Any]:
+    return _of(
+        name, task_id=f"{day}{place}", agent=name, day=day, attempts=many, cost_micros=many,
+        cost_usd=many / 1e6, tokens=many * 1_000,
+    )  # fmt: skip
+
+
 def _audit(name: str, day: date, place: int, many: int) -> Mapping[str, Any]:
     return {
         "rule": f"rule_{place}_{day:%d}",
@@ -173,6 +223,12 @@ _ROWS: dict[str, Callable[[str, date, int, int], Mapping[str, Any]]] = {
     "message_traces": _trace,
     "duplicates_waste": _waste,
     "cost": _cost,
+    "tasks": _task,
+    "steps": _step,
+    "task_outcomes": _outcome,
+    "critical_steps": _critical,
+    "step_retries": _retry,
+    "task_cost": _spent,
     "audit_summary": _audit,
     "quarantine": _quarantine,
     "messages": lambda name, day, place, many: {

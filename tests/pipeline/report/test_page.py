@@ -14,7 +14,7 @@ from tests.pipeline.report.conftest import MADE_AT, Building
 from tests.pipeline.report.reading import Reader
 from tests.pipeline.report.warehouse import DAY, EVIL, NOON, SUMS, box, full
 
-DRAWN_ONLY_AS_TABLES = {"alert_rules", "audit", "expectations", "quarantine"}
+DRAWN_ONLY_AS_TABLES = {"alert_rules", "audit", "expectations", "quarantine", "tasks_waiting"}
 
 
 def page_of(warehouse: Path) -> str:

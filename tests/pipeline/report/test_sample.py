@@ -41,6 +41,13 @@ def test_a_day_has_something_of_everything() -> None:
     assert ("default/importer", "invalid") in letters
 
 
+def test_three_days_have_workflows_that_end_in_different_ways() -> None:
+    with ManualMesh() as mesh:
+        sample_days(mesh, mesh.advance, days=3, burst=0)
+        ends = {(task.workflow, task.status) for task in mesh.tasks()}
+    assert ends >= {("release", "SUCCESS"), ("backup", "DEAD_LETTER"), ("hotfix", "CANCELLED")}
+
+
 @pytest.mark.parametrize("days", [1, 3])
 @pytest.mark.parametrize("time", ["00:00", "00:39", "01:30", "23:59"])
 def test_a_sample_ends_by_now_and_less_than_a_day_ago(days: int, time: str) -> None:

@@ -70,6 +70,11 @@ def box(name: str = "default/coder", **more: Any) -> dict[str, Any]:
     return {"partition": 0, "namespace": "default", "mailbox": name, **more}
 
 
+def flow(workflow: str, /, **more: Any) -> dict[str, Any]:
+    """A row about a workflow."""
+    return {"partition": 0, "namespace": "default", "workflow": workflow, **more}
+
+
 def minutes(count: int, **columns: Any) -> list[dict[str, Any]]:
     """A row for each of so many minutes, every one with these figures."""
     return [
@@ -300,6 +305,108 @@ def full() -> dict[str, Rows]:
             }
             | spent
             for outcome in ("acked", "dead")
+        ],
+        "tasks": [
+            flow(
+                name,
+                task_id=f"t{n}",
+                submitted_date=DAY,
+                status=status,
+                submitted_at=NOON,
+                ended_at=end,
+                latency_ms=end and 1_500 * n,
+                attempts=2,
+                failed=1,
+                abandoned=0,
+            )
+            for n, (name, status, end) in enumerate(
+                [("release", "SUCCESS", NOON), (EVIL, "SUCCESS", NOON), ("release", "DEAD_LETTER", None)], 1
+            )
+        ],
+        "steps": [
+            flow(
+                name,
+                task_id="t3",
+                submitted_date=DAY,
+                step=0,
+                name=EVIL,
+                plan_step=EVIL,
+                kind=kind,
+                agent=evil,
+                status=status,
+                code="timeout",
+                reason=EVIL,
+                attempts=3,
+                granted_at=NOON,
+                ended_at=end,
+                latency_ms=800,
+                waited_ms=90,
+                ran_ms=700,
+            )
+            for name, kind, status, end in (
+                ("release", "step", "DEAD_LETTER", None),
+                ("release", "item", "SUCCESS", NOON),
+                (EVIL, "step", "SUCCESS", NOON),
+            )
+        ],
+        "task_outcomes": [
+            flow(
+                name,
+                day=DAY,
+                submitted=4,
+                succeeded=2,
+                failed=1,
+                timed_out=0,
+                cancelled=0,
+                steps_ended=7,
+                live=1,
+                waiting_dead=1,
+                paused=0,
+            )
+            for name in ("release", EVIL)
+        ],
+        "critical_steps": [
+            flow(
+                name,
+                step=EVIL,
+                tasks=3,
+                on_path=2,
+                path_ms=900,
+                path_share=0.75,
+                path_p50_ms=300.0,
+                path_p95_ms=600.0,
+                waited_ms=80,
+                ran_ms=700,
+            )
+            for name in ("release", EVIL)
+        ],
+        "step_retries": [
+            {
+                "partition": 0,
+                "namespace": "default",
+                "agent": evil,
+                "day": DAY,
+                "steps": 3,
+                "attempts": 5,
+                "failed": 2,
+                "abandoned": 1,
+                "dead": 1,
+                "given_back": 0,
+                "held_ms": 900,
+                "lost_ms": 300,
+            }
+        ],
+        "task_cost": [
+            flow(
+                "release",
+                task_id="t1",
+                agent=evil,
+                day=DAY,
+                attempts=2,
+                cost_micros=250_000,
+                cost_usd=0.25,
+                tokens=1_200,
+            )
         ],
         "audit_summary": [
             {"rule": "settled_once", "promise": EVIL, "checked": 40, "violations": 0, "passed": True}

@@ -37,10 +37,11 @@ NO_JAVA = {"RELAYMESH_JAVA": "/nonexistent"}
 
 
 def shaped_catalog() -> list[Tiny]:
-    """Tables with the names and shapes of the catalog; `messages`, which the sums need, is the real one."""
+    """Tables with the names and shapes of the catalog; those that the sums read are the real ones."""
     from pyspark.sql import functions as f
 
     from relaymesh.pipeline.catalog import table
+    from relaymesh.pipeline.runs.reconcile_tasks import READS
     from tests.pipeline.runs.tiny import Tiny, columns
 
     def days(name: str | None) -> Callable[..., DataFrame]:
@@ -52,10 +53,12 @@ def shaped_catalog() -> list[Tiny]:
     def no_rule(bronze: DataFrame) -> DataFrame:
         return bronze.where("sequence < 0").select(f.lit("never").alias("rule"))
 
-    real = table("messages")
-    made: list[Any] = [real]
+    real = {"messages", *READS}
+    real |= {source for name in READS for source in table(name).inputs} & SHAPES.keys()
+    made: list[Any] = []
     for name, (version, day) in SHAPES.items():
-        if name == "messages":
+        if name in real:
+            made.append(table(name))
             continue
         broken = name == "audit_violations"
         made.append(

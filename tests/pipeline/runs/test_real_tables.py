@@ -25,7 +25,7 @@ def by_mailbox(rows: list[Row], counted: Callable[[Row], bool] = lambda row: Tru
 def counters_of(tables: dict[str, list[Row]]) -> dict[str, Counter[str]]:
     """Every journalled counter of `mesh.stats()`, as sums over the rows of the tables."""
     messages, attempts, letters = (tables[name] for name in ("messages", "attempts", "dead_letters"))
-    back = ("nack", "lease_expired", "reclaimed")
+    back = ("nack", "lease_expired", "reclaimed", "abandoned")
     return {
         "accepted": by_mailbox(messages),
         "acked": by_mailbox(messages, lambda row: row.final_state == "acked"),

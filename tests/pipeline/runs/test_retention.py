@@ -49,14 +49,20 @@ def snapshot(*stretches: tuple[str, int, int], **more: Any) -> BronzeSnapshot:
 
 def published(root: Path, now: BronzeSnapshot, states: dict[str, list[str]]) -> Manifest:
     """A manifest whose `messages` have these states, by day."""
+    table = by_day(root, "messages", "settled_at", states)
+    return Manifest(run_id="r", through_batch=0, inputs=now.inputs(), tables={"messages": table})
+
+
+def by_day(root: Path, name: str, over: str, states: dict[str, list[str]]) -> PublishedTable:
+    """A table whose rows have these states; `over` is the column that is null while one is pending."""
     parts = []
     for day, own in states.items():
-        pq.write_table(pa.table({"final_state": pa.array(own, pa.string())}), root / f"{day}.parquet")
-        parts.append(Part(day, "r", [File(f"{day}.parquet", len(own), 1)]))
-    table = PublishedTable(
-        name="messages", layer="silver", version=1, rows=0, day_column="accepted_date", schema={}, parts=parts
+        ends = [None if state == "pending" else 1 for state in own]
+        pq.write_table(pa.table({over: pa.array(ends, pa.int64())}), root / f"{name}-{day}.parquet")
+        parts.append(Part(day, "r", [File(f"{name}-{day}.parquet", len(own), 1)]))
+    return PublishedTable(
+        name=name, layer="silver", version=1, rows=0, day_column="day", schema={}, parts=parts
     )
-    return Manifest(run_id="r", through_batch=0, inputs=now.inputs(), tables={"messages": table})
 
 
 FIVE = snapshot(
@@ -85,6 +91,15 @@ def test_a_message_that_waits_keeps_its_day_and_those_behind_it(
 ) -> None:
     states = DONE | {f"2026-03-0{waits}": ["acked", "pending"]}
     assert forgets(tmp_path, FIVE, states, date(2026, 3, 4)) == gone
+
+
+def test_a_task_that_has_not_ended_keeps_its_day_too(tmp_path: Path) -> None:
+    """It may wait for a dead letter or a signal, and have no message that waits."""
+    tasks = by_day(tmp_path, "tasks", "ended_at", DONE | {"2026-03-02": ["done", "pending"]})
+    manifest = published(tmp_path, FIVE, DONE)
+    assert days_to_forget(tmp_path, FIVE, manifest, date(2026, 3, 4)) == [f"2026-03-0{n}" for n in (1, 2, 3)]
+    manifest.tables["tasks"] = tasks
+    assert days_to_forget(tmp_path, FIVE, manifest, date(2026, 3, 4)) == ["2026-03-01"]
 
 
 def test_a_day_without_messages_goes_with_the_others(tmp_path: Path) -> None:

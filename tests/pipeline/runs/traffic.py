@@ -27,6 +27,7 @@ class Traffic:
         self.mesh.agent("planner")
         self.mesh.agent("coder", max_retries=1)
         self.mesh.agent("tester")
+        self.mesh.agent("builder")
         self.mesh.subscribe("order.created", "billing")
         self.mesh.subscribe("order.*", "audit")
 
@@ -54,12 +55,37 @@ class Traffic:
         for subscription in (mesh.subscribe("order.created", "billing"), mesh.subscribe("order.*", "audit")):
             for delivery in subscription.receive_many(2, timeout=1)[:1]:
                 delivery.ack()
+        self._tasks(day)
         letters = mesh.dead_letters()
         if day > 0:
             mesh.redrive(letters[:1])
             mesh.purge_dead_letters(letters[1:2])
         self._days += 1
         mesh.advance(DAY_S - 3_600)
+
+    def _tasks(self, day: int) -> None:
+        """Tasks that succeed late, are abandoned often, time out, and are cancelled."""
+        mesh, builder = self.mesh, self.mesh.agent("builder")
+        steps = {
+            "plan": {"agent": "builder"},
+            "build": {"agent": "builder", "needs": ["plan"], "for_each": "${{ steps.plan.output }}"},
+        }
+        moment = mesh.now.isoformat()  # a day may be played twice
+        done = mesh.submit({"workflow": "work", "steps": steps}, day, key=f"work {moment}")
+        for _ in range(5):
+            builder.receive(timeout=1)
+            mesh.advance(20)  # the lease runs out
+        late = builder.receive(timeout=1)
+        mesh.advance(20)
+        late.finish([1, 2])
+        for delivery in builder.receive_many(2, timeout=1):
+            delivery.finish(day)
+        assert done.result(1) == [day, day]
+        wait = {"agent": "builder", "timeout": 30}
+        mesh.submit({"workflow": "slow", "steps": {"wait": wait}}, day, key=f"slow {moment}")
+        mesh.advance(60)
+        never = {"workflow": "never", "steps": {"wait": {"agent": "builder"}}}
+        mesh.submit(never, day, key=f"never {moment}").cancel("enough")
 
     def _work(self, deliveries: list[Delivery]) -> None:
         for number, delivery in enumerate(deliveries):

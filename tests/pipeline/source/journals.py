@@ -11,7 +11,9 @@ from relaymesh.journal.identity import read_mesh_id
 from relaymesh.kernel import records
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.records import AnyRecord, Failure
+from relaymesh.kernel.schedules.schedule import Work
 from relaymesh.kernel.settings import MailboxSettings
+from relaymesh.kernel.tasks.plan import Plan, StepPlan
 from relaymesh.node.disk import RealDisk
 from relaymesh.pipeline.source.batch import BatchReader
 from relaymesh.pipeline.source.options import SourceOptions
@@ -71,6 +73,12 @@ def traffic(frames: int, per_frame: int = 3) -> list[list[AnyRecord]]:
     return made
 
 
+PLAN = Plan(
+    name="release",
+    steps=(StepPlan(name="a", mailbox="default/coder"), StepPlan(name="b", mailbox="default/coder")),
+)
+
+
 def one_of_each() -> list[AnyRecord]:
     """A record of every kind, most with two events. They need not make sense together."""
     box, at = "default/coder", T0
@@ -95,6 +103,31 @@ def one_of_each() -> list[AnyRecord]:
         records.Suspended(1, at, "default/news:coder", "dead_letters_full"),
         records.Resumed(1, at, "default/news:coder"),
         records.Unsubscribed(1, at, "news/#", "default/news:coder"),
+        records.TaskSubmitted(1, at, "t-1", PLAN, b"{}", "key", b"\x0f", box),
+        records.StepsSent(2, at, "t-1", box, [17, 18], [0, 1]),
+        records.StepsAdded(1, at, "t-1", 1, [b"1", b"2"]),
+        records.StepsTaken(1, at, box, [17], 90_000),
+        records.StepsEnded(1, at, "t-1", [0], "FAILED", [], 1 << 40 | 6, "missing", "no such file"),
+        records.TaskClosing(1, at, "t-1", "CANCELLED", "not wanted", box, True),
+        records.TaskEnded(1, at, "t-1", "CANCELLED", b"null", "", "not wanted"),
+        records.WorkflowPut(1, at, "default", "release", "2.1", b"{}", b"\x0f", box),
+        records.WorkflowRemoved(1, at, "default", "release", ["1", "2.1"], box),
+        records.StepWaits(1, at, "t-1", 1, "ask", at + 1000, 17, box),
+        records.SignalReceived(1, at, "t-1", "go", "s-1", b'"canary"', box),
+        records.StepsWithdrawn(2, at, "t-1", [0, 1], "budget"),
+        records.TaskUndoing(1, at, "t-1", [1, 0], [False, True]),
+        records.UsageNoted(1, at, "t-1", 1, 1 << 40 | 6, 2_500_000, 1_200),
+        records.BudgetPaused(1, at, "t-1", "its budget is used"),
+        records.BudgetSet(1, at, "t-1", 5_000_000, 0, box),
+        records.NoticeSent(1, at, "t-1", "budget", box),
+        records.ScheduleSet(
+            1, at, "default", "nightly", "0 7 * * *", "UTC", "one", Work("release"), box, 0, at + 60_000
+        ),
+        records.ScheduleFired(
+            1, at, "default", "nightly", at + 60_000, at + 120_000, "t-2", 1, "passed over"
+        ),
+        records.SchedulePaused(1, at, "default", "nightly", True, 0, box),
+        records.ScheduleRemoved(1, at, "default", "nightly", box),
         records.AgentRegistered(1, at, box, "coder", ("python", "review"), "1.0", b'{"gpu":1}'),
     ]
 

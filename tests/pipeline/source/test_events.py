@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from relaymesh.errors import FormatTooNew, JournalDamaged
-from relaymesh.journal import read_frames
+from relaymesh.journal import JournalSettings, read_frames
 from relaymesh.journal.aside import Aside, line_for, write_aside
 from relaymesh.journal.events import EventRows
 from relaymesh.kernel import records
+from relaymesh.kernel.payload import reference_to
+from relaymesh.kernel.tasks.plan import Plan, StepPlan, WaitPlan
+from relaymesh.kernel.tasks.status import Status
 from relaymesh.node.disk import RealDisk
 from relaymesh.pipeline.source.usage import usage_in
 from relaymesh.wire.envelope import iso
@@ -107,20 +111,171 @@ EXPECTED: list[dict[str, Any]] = [
      "reason": "dead_letters_full"},
     {"operation": "RESUME", "operation_code": 18, "mailbox": "default/news:coder"},
     {"operation": "UNSUBSCRIBE", "operation_code": 4, "mailbox": "default/news:coder", "pattern": "news/#"},
+    {"operation": "SUBMIT", "operation_code": 19, "task_id": "t-1", "sender": "default/coder"},
+    {"operation": "STEP_SENT", "operation_code": 20, **BOX, "task_id": "t-1", "message_sequence": 17,
+     "step": 0},
+    {"operation": "STEP_SENT", "operation_code": 20, **BOX, "task_id": "t-1", "message_sequence": 18,
+     "step": 1},
+    {"operation": "STEPS_ADDED", "operation_code": 22, "task_id": "t-1", "step": 1, "items": 2},
+    {"operation": "STEP_TAKEN", "operation_code": 27, **BOX, "message_sequence": 17, "lease_ms": 90_000},
+    {"operation": "STEP_ENDED", "operation_code": 21, "task_id": "t-1", "lease_token": 1 << 40 | 6,
+     "step": 0, "status": "FAILED", "code": "missing", "reason": "no such file"},
+    {"operation": "TASK_CLOSING", "operation_code": 23, "task_id": "t-1", "status": "CANCELLED",
+     "reason": "not wanted"},
+    {"operation": "TASK_ENDED", "operation_code": 24, "task_id": "t-1", "status": "CANCELLED",
+     "reason": "not wanted"},
+    {"operation": "PUT_WORKFLOW", "operation_code": 25},
+    {"operation": "REMOVE_WORKFLOW", "operation_code": 26},
+    {"operation": "STEP_WAITS", "operation_code": 28, **BOX, "task_id": "t-1", "step": 1, "type": "ask",
+     "due_at": time(T0 + 1000), "message_sequence": 17},
+    {"operation": "SIGNAL", "operation_code": 29, "task_id": "t-1", "type": "go", "sender": "default/coder"},
+    {"operation": "STEP_WITHDRAWN", "operation_code": 30, "task_id": "t-1", "step": 0, "reason": "budget"},
+    {"operation": "STEP_WITHDRAWN", "operation_code": 30, "task_id": "t-1", "step": 1, "reason": "budget"},
+    {"operation": "TASK_UNDOING", "operation_code": 31, "task_id": "t-1", "items": 2},
+    {"operation": "USAGE", "operation_code": 32, "task_id": "t-1", "step": 1, "lease_token": 1 << 40 | 6,
+     "cost_micros": 2_500_000, "tokens": 1_200},
+    {"operation": "BUDGET_PAUSED", "operation_code": 33, "task_id": "t-1", "reason": "its budget is used"},
+    {"operation": "BUDGET_SET", "operation_code": 34, "task_id": "t-1", "sender": "default/coder",
+     "cost_micros": 5_000_000, "tokens": 0},
+    {"operation": "NOTICE", "operation_code": 35, **BOX, "task_id": "t-1", "type": "budget"},
+    {"operation": "SET_SCHEDULE", "operation_code": 36},
+    {"operation": "FIRE_SCHEDULE", "operation_code": 38, "reason": "passed over"},
+    {"operation": "PAUSE_SCHEDULE", "operation_code": 39},
+    {"operation": "REMOVE_SCHEDULE", "operation_code": 37},
     {"operation": "REGISTER", "operation_code": 128, **BOX},
 ]  # fmt: skip
+
+
+DECLARING = {
+    "OPEN_MAILBOX", "SUBSCRIBE", "SUBMIT", "TASK_UNDOING", "PUT_WORKFLOW", "REMOVE_WORKFLOW", "SET_SCHEDULE",
+    "FIRE_SCHEDULE", "PAUSE_SCHEDULE", "REMOVE_SCHEDULE", "REGISTER",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("i", range(len(EXPECTED)), ids=lambda i: f"{i + 1}-{EXPECTED[i]['operation']}")
 def test_a_row_says_what_its_record_says(rows: list[dict[str, Any]], i: int) -> None:
     row = said(rows[i])
     declared = row.pop("settings", None)
-    assert (declared is not None) == (row["operation"] in ("OPEN_MAILBOX", "SUBSCRIBE", "REGISTER"))
+    assert (declared is not None) == (row["operation"] in DECLARING)
     assert row == {"sequence": i + 1, "timestamp": time(T0), **EXPECTED[i]}
 
 
 def test_there_is_a_row_for_each_event_and_none_beyond(rows: list[dict[str, Any]]) -> None:
     assert len(rows) == len(EXPECTED)
+
+
+def test_a_workflow_is_named_and_its_document_stays_in_the_journal(rows: list[dict[str, Any]]) -> None:
+    home = {"namespace": "default", "workflow": "release"}
+    put, removed = (
+        json.loads(row["settings"]) for row in rows if row["operation"] in ("PUT_WORKFLOW", "REMOVE_WORKFLOW")
+    )
+    assert put == {**home, "version": "2.1", "digest": "0f", "owner": "default/coder"}
+    assert removed == {**home, "versions": ["1", "2.1"], "by": "default/coder"}
+
+
+def test_a_schedule_is_named_and_its_work_stays_in_the_journal(rows: list[dict[str, Any]]) -> None:
+    home = {"namespace": "default", "schedule": "nightly"}
+    kept, fired, paused, removed = (json.loads(row["settings"]) for row in rows[-5:-1])
+    assert kept == {
+        **home, "cron": "0 7 * * *", "tz": "UTC", "missed": "one", "owner": "default/coder",
+        "next_at": T0 + 60_000, "workflow": "release",
+    }  # fmt: skip
+    assert fired == {
+        **home, "tick_at": T0 + 60_000, "next_at": T0 + 120_000, "run": "t-2", "skipped": 1
+    }  # fmt: skip
+    assert paused == {**home, "next_at": 0, "paused": True, "by": "default/coder"}
+    assert removed == {**home, "by": "default/coder"}
+
+
+def test_a_plan_has_names_agents_and_needs_and_nothing_that_people_wrote(tmp_path: Path) -> None:
+    one = StepPlan(name="a", mailbox="default/coder", input=b'"canary"', when="canary")
+    two = StepPlan(
+        name="b",
+        mailbox="",
+        capability="review",
+        needs=(0, 0),
+        for_each="canary",
+        on_failure="handle",
+        handler=2,
+    )
+    three = StepPlan(name="c", mailbox="default/coder", needs=(1,))
+    plan = Plan(name="release", steps=(one, two, three), version="2", deadline_ms=60_000)
+    write_frames(
+        tmp_path, [[records.TaskSubmitted(1, T0, "t", plan, b'"canary"', "k", b"", "default/boss", "trace")]]
+    )
+    [row] = read_rows(tmp_path)
+    assert (row["sender"], row["traceparent"]) == ("default/boss", "trace")
+    assert "canary" not in str(row)
+    assert json.loads(row["settings"]) == {
+        "workflow": "release",
+        "version": "2",
+        "deadline_ms": 60_000,
+        "steps": [
+            {"name": "a", "agent": "default/coder", "needs": []},
+            {
+                "name": "b",
+                "agent": "",
+                "needs": [0],
+                "capability": "review",
+                "on_failure": "handle",
+                "handler": 2,
+                "for_each": True,
+            },
+            {"name": "c", "agent": "default/coder", "needs": [1]},
+        ],
+    }
+
+
+def test_added_steps_undone_steps_and_given_results_are_told_by_number(tmp_path: Path) -> None:
+    undo = StepPlan(name="a", mailbox="default/coder", input=b'"canary"')
+    wait = WaitPlan(kind="ask", options=("canary",), default=b'"canary"')
+    one = StepPlan(name="a", mailbox="default/coder", undo=undo)
+    two = StepPlan(name="b", mailbox="default/coder", needs=(0,), wait=wait)
+    plan = Plan(name="w", steps=(one,))
+    given: list[tuple[int, Status, bytes]] = [(0, "SUCCESS", b'"canary"')]
+    again = records.TaskSubmitted(1, T0, "t", plan, b"", "k", b"", "default/boss", given=given, again_of="s")
+    added = records.StepsAdded(1, T0, "t", 0, [], [one, two], b'"canary"')
+    undoing = records.TaskUndoing(1, T0, "t", [2, 0], [True, False])
+    write_frames(tmp_path, [[again, added, undoing]])
+    rows = read_rows(tmp_path)
+    assert "canary" not in str(rows)
+    said = [json.loads(row["settings"]) for row in rows]
+    undone = {"name": "a", "agent": "default/coder", "needs": []}
+    assert said[0]["steps"] == [undone | {"undo": undone}]
+    assert said[0]["given"] == [[0, "SUCCESS", sha256(b'"canary"').hexdigest()]]
+    asks = {"name": "b", "agent": "default/coder", "needs": [0], "wait": "ask", "default": True}
+    assert said[1] == {"steps": [undone | {"undo": undone}, asks]}
+    assert (rows[1]["step"], rows[1]["items"]) == (0, 2)
+    assert said[2] == {"undo": [2, 0], "uncertain": [True, False]}
+
+
+def test_results_are_there_as_hashes_alone(tmp_path: Path) -> None:
+    ended = records.StepsEnded(2, T0, "t", [0, 1], "SUCCESS", [b'"canary"', b"[1, 2]"])
+    over = records.TaskEnded(1, T0, "t", "SUCCESS", b'{"a":"canary","b":[1, 2]}')
+    plain = records.TaskEnded(1, T0, "u", "SUCCESS", b'"canary"')
+    odd = records.TaskEnded(1, T0, "v", "SUCCESS", b"[" * 100_000)
+    write_frames(tmp_path, [[ended, over, plain], [odd]], JournalSettings())
+    first, second, whole, text, deep = read_rows(tmp_path)
+    assert "canary" not in str([first, second, whole, text])
+    hashes = [sha256(each).hexdigest() for each in ended.outputs]
+    assert [first["result_hash"], second["result_hash"]] == hashes
+    assert whole["result_hash"] == sha256(over.result).hexdigest()
+    assert whole["parts_hash"] == sha256("".join(hashes).encode()).hexdigest()
+    assert (text["result_hash"], text["parts_hash"]) == (hashes[0], None)
+    assert deep["parts_hash"] is None
+
+
+def test_results_in_payload_files_are_known_by_the_names_of_the_files(tmp_path: Path) -> None:
+    large = b'"' + b"x" * 70_000 + b'"'
+    reference = reference_to(large).encode()
+    ended = records.StepsEnded(2, T0, "t", [0, 1], "SUCCESS", [reference, b"1"])
+    over = records.TaskEnded(1, T0, "t", "SUCCESS", b'{"a":' + reference + b',"b":1}')
+    alone = records.TaskEnded(1, T0, "u", "SUCCESS", reference)
+    write_frames(tmp_path, [[ended, over, alone]])
+    first, second, whole, single = read_rows(tmp_path, includeContent="false")
+    assert first["result_hash"] == single["result_hash"] == sha256(large).hexdigest()
+    joined = (first["result_hash"] + second["result_hash"]).encode()
+    assert (whole["result_hash"], whole["parts_hash"]) == (None, sha256(joined).hexdigest())
 
 
 def test_settings_are_told_by_name(rows: list[dict[str, Any]]) -> None:
@@ -134,6 +289,17 @@ def test_settings_are_told_by_name(rows: list[dict[str, Any]]) -> None:
         "metadata": {"gpu": 1},
         "draining": False,
     }
+
+
+def test_a_step_that_was_taken_has_the_lease_from_then_on(tmp_path: Path) -> None:
+    write_frames(tmp_path, [[records.StepsTaken(2, T0, "default/coder", [4, 5], 90_000)]])
+    shown = list(EventRows().rows(read_frames(RealDisk(tmp_path))))
+    read = read_rows(tmp_path)
+    assert [(row["operation"], row["message_sequence"], row["lease_ms"]) for row in read] == [
+        ("STEP_TAKEN", 4, 90_000),
+        ("STEP_TAKEN", 5, 90_000),
+    ]
+    assert [row["message_sequence"] for row in shown] == [4, 5]
 
 
 def test_rows_say_where_they_come_from(tmp_path: Path) -> None:
@@ -214,6 +380,7 @@ def test_an_operation_that_must_be_understood_stops_the_read(tmp_path: Path) -> 
         ([[8, 1, T0, "default/coder", [1]]], 2, "says 2 events, its records have 1"),
         ([[8, 2, T0, "default/coder", [1]]], 2, "ACK of 2 events has not as many values"),
         ([[10, 1, T0, "default/coder", "nack", [1], [], []]], 1, "NACK of 1 events has not"),
+        ([[21, 1, T0, "t", [0], "SUCCESS", [b"1", b"2"]]], 1, "STEP_ENDED of 1 events has not"),
         ({"not": "a list"}, 1, "holds no records"),
     ],
 )

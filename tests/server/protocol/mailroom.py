@@ -8,10 +8,11 @@ A transcript is a text of blocks. Each is a command, `----`, and what it must pr
     ----
     accepted m1
 
-Commands: `advance <seconds>`, `register <agent> [role=…] [protocol=…]`, `heartbeat <agent>`, `goodbye
-<agent>`, `drain <agent>`, `state <agent>…`, `send <json>`, `receive <agent>`, `ack <agent>`, `nack <agent>
-[code=…] [reason=…]`, `wait <agent>` (advance until something is delivered), `dead`. An agent settles
-what it received last. Lines that begin with `#` are for the reader.
+Commands: `advance <seconds>`, `register <agent> [role=…] [protocol=…] [settles=true]`, `heartbeat <agent>`,
+`goodbye <agent>`, `drain <agent>`, `state <agent>…`, `send <json>`, `receive <agent>`, `ack <agent>`,
+`nack <agent> [code=…] [reason=…]`, `wait <agent>` (advance until something is delivered), `dead`,
+`show <task>`. An agent settles what it received last. Tasks are called t1, t2, … and messages of steps s1,
+s2, …, in the order in which they are first seen. Lines that begin with `#` are for the reader.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Mailroom:
         headers = {"authorization": f"Bearer {self._token}"}
         self._http = httpx.Client(base_url=self._server.url, headers=headers, timeout=60)
         self._held: dict[str, list[str]] = {}
+        self._names: dict[str, str] = {}
+        """Ids that the mesh made, and how they are called here."""
         self._ids = (f"m{n}" for n in range(1, 1_000_000))
 
     def close(self) -> None:
@@ -52,11 +55,23 @@ class Mailroom:
         self._server.stop()
 
     def run(self, line: str) -> list[str]:
+        for id, name in self._names.items():
+            line = line.replace(f'"{name}"', f'"{id}"').replace(f"show {name}", f"show {id}")
         verb, _, rest = line.partition(" ")
         try:
-            return list(getattr(self, f"_{verb}")(rest))
+            lines = list(getattr(self, f"_{verb}")(rest))
         except Refused as refused:
-            return [str(refused)]
+            lines = [str(refused)]
+        return [self._named(each) for each in lines]
+
+    def _named(self, line: str) -> str:
+        for id, name in self._names.items():
+            line = line.replace(id, name)
+        return line
+
+    def _name(self, id: str, letter: str) -> None:
+        known = [name for name in self._names.values() if name.startswith(letter)]
+        self._names.setdefault(id, f"{letter}{len(known) + 1}")
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         answer = self._http.request(method, path, json=body)
@@ -74,9 +89,11 @@ class Mailroom:
 
     def _register(self, rest: str) -> Iterator[str]:
         name, options = _split(rest)
-        body = {"name": name, **({"role": options["role"]} if "role" in options else {})}
+        body: dict[str, Any] = {"name": name, **({"role": options["role"]} if "role" in options else {})}
         if "protocol" in options:
             body["protocolVersion"] = options["protocol"]
+        if "settles" in options:
+            body["settles"] = options["settles"] == "true"
         ack = self._ask("POST", "/v1/agents", body)
         self._ask("PUT", f"/v1/mailboxes/{name}", NO_JITTER)
         yield (
@@ -108,13 +125,19 @@ class Mailroom:
         message = json.loads(rest)
         message.setdefault("id", next(self._ids))
         receipt = self._ask("POST", "/v1/messages", message)
-        yield f"{'duplicate' if receipt['duplicate'] else 'accepted'} {receipt['messageId']}"
+        line = f"{'duplicate' if receipt['duplicate'] else 'accepted'} {receipt['messageId']}"
+        if "task" in receipt:
+            self._name(receipt["task"], "t")
+            line = " ".join([line, receipt["task"], *([receipt["status"]] if "status" in receipt else [])])
+        yield line
         yield from receipt.get("notes", ())
 
     def _receive(self, rest: str) -> Iterator[str]:
         deliveries = self._ask("POST", f"/v1/mailboxes/{rest}/receive", {"max": 10})["deliveries"]
         self._held[rest] = [each["token"] for each in deliveries]
         for each in deliveries:
+            if name_of(each["message"]["from"]) == "relaymesh" and each["message"]["type"] == "task_assign":
+                self._name(each["message"]["id"], "s")
             yield _shown(each)
         if not deliveries:
             yield "nothing"
@@ -142,6 +165,16 @@ class Mailroom:
         nacks = [{"token": token, **options} for token in self._held.pop(name)]
         for result in self._ask("POST", "/v1/settle", {"nacks": nacks})["results"]:
             yield result["outcome"]
+
+    def _show(self, rest: str) -> Iterator[str]:
+        task = self._ask("GET", f"/v1/tasks/{rest}")
+        yield f"{task['task']} {task['status']}" + (
+            f" {json.dumps(task['result'])}" if "result" in task else ""
+        )
+        for step in task["steps"]:
+            words = [step["name"], step["status"], f"attempt {step.get('attempt', 0)}"]
+            words += [step[name] for name in ("progress", "code", "reason") if name in step]
+            yield "  " + " ".join(words)
 
     def _dead(self, _: str) -> Iterator[str]:
         for letter in self._ask("GET", "/v1/dead-letters")["deadLetters"]:

@@ -15,6 +15,7 @@ from relaymesh.kernel.envelope import Priority
 from relaymesh.server import codes, presence, reliability
 from relaymesh.server.roster import VERSIONS_SPOKEN
 from relaymesh.wire import message, types
+from relaymesh.wire.bodies import ORDERS, TaskAsks, TaskAssigned
 from tests.project.reference import GENERATED, fields_with_words
 from tests.project.tree import ROOT
 
@@ -28,7 +29,7 @@ INTRODUCTION = """\
 JSON over HTTP and WebSocket; [an agent in any language](../howto/any-language.md) has it step by step.
 `GET /` lists the documents of a node: `GET /openapi.json` describes the HTTP API, `GET /asyncapi.json` the
 WebSocket, `GET /docs` shows the first to people, `GET /schemas/envelope.schema.json` (and `message`,
-`task`, `agent`) are JSON Schemas of draft 2020-12. None of these needs a credential.
+`task`, `agent`, `workflow`) are JSON Schemas of draft 2020-12. None of these needs a credential.
 
 ## Versions
 
@@ -81,8 +82,9 @@ the header Authorization of the handshake, or, where none can be sent (in a brow
   connection goes on. Text that is not sound JSON is answered by a `problem` and ends the connection (1007):
   no answer could name its `ref`. A wrong `hello` ends it too (1002).
 - An agent joins with `hello` (`agent`), or with the call `register`, which is `handshake.register`: it takes
-  `agent`, `role`, `capabilities`, `protocolVersion` and `metadata`, and its result is `handshake.ack`, the
-  same object that `POST /v1/agents` answers with. A `heartbeat` is due every `heartbeatMs` of the `welcome`.
+  `agent`, `role`, `capabilities`, `protocolVersion`, `metadata` and `settles`, and its result is
+  `handshake.ack`, the same object that `POST /v1/agents` answers with. A `heartbeat` is due every
+  `heartbeatMs` of the `welcome`.
 - `from` may be left out: a message is from the credential's agent. Of a credential that is no single agent,
   a reply is from the agent whose delivery it answers, and any other message from the `agent` of `hello`.
 """
@@ -114,6 +116,54 @@ inside a process sends any type to any agent. Roles: {roles}.
 `urgent` counts as CRITICAL and `medium` as NORMAL.
 """
 
+TASKS = """\
+## Tasks
+
+The mesh itself has a name in each namespace: `relaymesh`. It sends each step of a task as a `task_assign`, and it
+obeys task messages that are sent to it. These never lie in a mailbox; the receipt (`targets` 0, with `task` and
+`status`) comes once what they did is durable. `task_*` messages between agents are mail as any other.
+
+| message to `relaymesh` | does | from |
+|---|---|---|
+| `task_assign` | submits a task: a `workflow`, or one step for one `agent` | an agent with the role manager; the credential needs the scope `write` |
+| `task_update` | shows `progress`, and renews the lease of the step | the agent of the step |
+| `task_complete` | ends the step with its `result` | the agent of the step |
+| `task_failed` | ends the step as FAILED; with `retryable`, tries it again | the agent of the step |
+| `answer` | answers the question of a step, which goes on | the agent that was asked |
+
+```
+-> {{"type": "task_assign", "from": "default/relaymesh", "content": {{"task": "01a1…", "step": "build", "workflow": "release", "input": {{"repo": "acme"}}}}}}
+<- {{"op": "settle", "ref": 7, "acks": ["0.1.7"]}}
+<- {{"to": "relaymesh", "type": "task_update", "content": {{"task": "01a1…", "step": "build", "progress": 0.5}}}}
+<- {{"to": "relaymesh", "type": "task_complete", "content": {{"task": "01a1…", "step": "build", "result": {{"version": "1.4"}}}}}}
+```
+
+| content | field | what it is |
+|---|---|---|
+{contents}
+
+- **Ack of a step.** An agent that ends steps with a result registers with `settles: true`, as every client of the SDK
+  does: its ack is the result `null`. The ack of any other registered agent means that it took the step: the step
+  stays RUNNING under the same token until a report, or a settle with its result, ends it. In a mailbox of no registered agent an ack is
+  the result `null`. `settles: true` in a settle makes the acks of that settle results.
+- **Lease.** A step that was taken has a lease as long as `heartbeatTimeout` (90 s). Each heartbeat of the agent and each
+  `task_update` renews it. Without either, the step is granted again. Heartbeats are of an agent, not of a
+  process: give a step an `attempt_timeout` if a restarted agent forgets what it took.
+- **Usage.** Reports may say what the attempt has used: `usage`, with `costUsd` and `tokens`. It is the total of the attempt, so a
+  report that comes twice counts once. The task adds it up, and waits once its budget is used.
+- **Questions of steps.** A step may ask an agent: the mesh sends it a `question` that names task and step. An `answer` to `relaymesh`
+  with the id of that message as its `correlationId` is the answer, with its whole content; one that names `task` and `step` in its
+  content has the answer in `answer`. Only the agent that was asked may answer, once, and with one of the `options`, if there are any.
+- **Late reports** count while no other attempt began. `attempt` in a report (that of the delivery) refuses it if another
+  one did.
+- Refused: a task or step that is not there (`TASK_NOT_FOUND`), a step of another agent (`UNAUTHORIZED`), a step or task
+  that ended (`TASK_ENDED`), a step that no holder has, or another attempt (`LEASE_LOST`), a result over 1 MiB
+  (`PAYLOAD_TOO_LARGE`), an unknown, missing or mistyped field (`INVALID_MESSAGE`). The step stays as it was.
+- Each is sent by itself, not in a batch, not as a reply and without `delayMs`. `requiresAck` sends nothing: the receipt
+  is the answer.
+- The key of a task is `key`, else the id of the message: the same message again is the same task.
+"""  # noqa: E501 - a table and JSON
+
 QUESTIONS = """\
 ## Questions and answers
 
@@ -143,6 +193,33 @@ def described(kind: type[msgspec.Struct]) -> str:
         for name, shape in schema["properties"].items()
     ]
     return table(rows)
+
+
+def contents() -> Iterable[tuple[str, str, str]]:
+    """The fields of what the mesh sends about a step, and of what it obeys."""
+    kinds: list[tuple[str, type]] = [
+        ("`task_assign` from the mesh", TaskAssigned),
+        ("`question` from the mesh", TaskAsks),
+    ]
+    kinds += [(f"`{name}` to the mesh", kind) for name, kind in ORDERS.items()]
+    for title, kind in kinds:
+        defined: dict[str, Any] = msgspec.json.schema(kind)["$defs"][kind.__name__]
+        for name, shape in defined["properties"].items():
+            needed = ". Required" if name in defined.get("required", ()) else ""
+            yield (
+                title,
+                f"`{name}`",
+                shape.get("description", WORDS.get(name, "")).rstrip(".") + needed,
+            )
+
+
+WORDS = {
+    "task": "As the `task_assign` names it",
+    "step": "As the `task_assign` names it",
+    "workflow": "The name of the workflow",
+    "progress": "Text for people, or a number from 0 to 1",
+    "usage": "What the attempt has used so far: `costUsd` in dollars, and `tokens`",
+}
 
 
 def after(docstring: str | None, word: str) -> str:
@@ -183,6 +260,7 @@ def page() -> str:
             directions=after(types.__doc__, "| direction says"),
             priorities=table((level.value, level.name) for level in Priority),
         ),
+        TASKS.format(contents=table(contents())),
         QUESTIONS,
         "## ACK and NACK\n\n" + after(codes.__doc__, "A sender that asked"),
         "## Presence\n\n" + after(presence.__doc__, "| state"),

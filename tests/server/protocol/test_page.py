@@ -15,6 +15,7 @@ NOT_FROM_A_SERVER = {
     "MESH_ERROR": "a branch of the tree",
     "UNREACHABLE": "the client could not reach the node",
     "NO_ANSWER": "the client waited for an answer in vain",
+    "TASK_FAILED": "the client waited for a result, and the task ended without one",
     "DIRECTORY_IN_USE": "the node does not start",
     "RECORD_UNREADABLE": "the node does not start",
     "ASIDE_INVALID": "the node does not start",

@@ -48,6 +48,15 @@ def test_goodbye_is_offline_at_once_and_a_word_brings_it_back() -> None:
     assert presence.state(CODER, 30) == "online"
 
 
+def test_who_is_offline_is_known_by_name_and_who_never_spoke_is_not_among_them() -> None:
+    presence = Presence(TIMEOUT)
+    presence.heard("default/silent", 0)
+    presence.heard("default/gone", TIMEOUT)
+    presence.gone("default/gone", TIMEOUT)
+    presence.heard(CODER, 10)
+    assert presence.offline(TIMEOUT) == ["default/silent", "default/gone"]
+
+
 def test_words_that_come_late_take_nothing_back() -> None:
     presence = Presence(TIMEOUT)
     presence.heard(CODER, 100, "busy")

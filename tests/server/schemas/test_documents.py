@@ -109,6 +109,7 @@ NEVER_SERVED = {
     "MESH_ERROR",
     "UNREACHABLE",
     "NO_ANSWER",
+    "TASK_FAILED",
     "DIRECTORY_IN_USE",
     "JOURNAL_DAMAGED",
     "FORMAT_TOO_NEW",
@@ -167,3 +168,17 @@ def test_every_frame_of_a_client_is_closed_to_other_fields() -> None:
         name = message["$ref"].rpartition("/")[2]
         payload = document["components"]["messages"][name]["payload"]["$ref"].rpartition("/")[2]
         assert schemas[payload]["additionalProperties"] is False, name
+
+
+def test_every_call_is_described_with_its_scope_and_its_arguments() -> None:
+    from relaymesh.server.ws.calls import CALLS
+
+    document = msgspec.json.decode(shown("/asyncapi.json"))
+    calls, schemas = document["x-calls"], document["components"]["schemas"]
+    assert {name: call["scope"] for name, call in calls.items()} == {
+        name: row.scope for name, row in CALLS.items()
+    }
+    arguments = {name: schemas[call["arguments"]["$ref"].rpartition("/")[2]] for name, call in calls.items()}
+    assert all(each["additionalProperties"] is False for each in arguments.values())
+    assert arguments["put_workflow"]["required"] == ["workflow"]
+    assert set(arguments["find_workflow"]["properties"]) == {"workflow", "version", "namespace"}

@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaymesh.errors import MeshError
+from relaymesh.kernel.envelope import Encoding, Envelope
 from relaymesh.server.schemas import FOLDER, as_text, schemas
+from relaymesh.wire.bodies import ORDERS, order_of
 from relaymesh.wire.message import Message
 from relaymesh.wire.protocol import delivery_json, message_json, parse_message
+from relaymesh.wire.tasks import step_content
 from tests.kernel.driver import Driver
 from tests.server.protocol.test_messages import FULL, UNKNOWN, WRONG
 
@@ -80,21 +83,76 @@ def test_what_the_mesh_hands_out_is_valid() -> None:
         validator("message.schema.json").validate(json.loads(delivery_json(notice)))
 
 
+STEP = {"task": "t-1", "step": "build"}
+
+
 @pytest.mark.parametrize(
-    "task",
+    ("type", "content"),
     [
-        {"taskId": "t-1"},
-        {"taskId": "t-1", "title": "Bump", "input": [1], "mine": True},
-        {"taskId": "t-1", "status": "RUNNING", "progress": 0.5},
-        {"taskId": "t-1", "status": "FAILED", "error": {"code": "other", "message": "no"}},
+        ("task_assign", {"agent": "coder", "input": [1]}),
+        ("task_assign", {"workflow": {"workflow": "w", "steps": {}}, "key": "k", "again": True}),
+        ("task_update", STEP),
+        ("task_update", {**STEP, "progress": 0.5, "attempt": 2}),
+        ("task_update", {**STEP, "progress": "half"}),
+        ("task_complete", {**STEP, "result": {"any": ["thing"]}}),
+        ("task_failed", {**STEP, "error": {"code": "other", "message": "no"}, "retryable": True}),
     ],
 )
-def test_tasks_as_agents_speak_of_them_are_valid(task: dict[str, Any]) -> None:
-    validator("task.schema.json").validate(task)
+def test_what_the_mesh_obeys_is_valid(type: str, content: dict[str, Any]) -> None:
+    envelope = Envelope("m", "default/coder", json.dumps(content).encode(), type=type)
+    assert isinstance(order_of(envelope), ORDERS[type])
+    validator("task.schema.json").validate(content)
+    message = {"to": "relaymesh", "type": type, "content": content}
+    validator("message.schema.json").validate(message)
 
 
-def test_a_task_without_an_id_is_not_valid() -> None:
-    assert not validator("task.schema.json").is_valid({"title": "Bump"})
+@pytest.mark.parametrize(
+    ("type", "content", "field"),
+    [
+        ("task_update", {"step": "build"}, "`task`"),
+        ("task_update", {"task": "t-1"}, "`step`"),
+        ("task_update", {**STEP, "task": 7}, r"content\.task"),
+        ("task_update", {**STEP, "step": ""}, r"content\.step"),
+        ("task_update", {**STEP, "task": "t" * 129}, r"content\.task"),
+        ("task_update", {**STEP, "progress": 1.5}, r"content\.progress"),
+        ("task_update", {**STEP, "progress": True}, r"content\.progress"),
+        ("task_update", {**STEP, "progress": ["half"]}, r"content\.progress"),
+        ("task_complete", {**STEP, "attempt": 0}, r"content\.attempt"),
+        ("task_complete", {**STEP, "attempt": 1.5}, r"content\.attempt"),
+        ("task_complete", {**STEP, "output": 1}, "`output`"),
+        ("task_failed", {**STEP, "error": "no"}, r"content\.error"),
+        ("task_failed", {**STEP, "error": {"message": "no"}}, r"content\.error.*`code`"),
+        ("task_failed", {**STEP, "retryable": "yes"}, r"content\.retryable"),
+        ("task_failed", {**STEP, "retriable": True}, "`retriable`"),
+        ("task_assign", {"agent": 7}, r"content\.agent"),
+        ("task_assign", {"agent": "coder", "key": "k" * 513}, r"content\.key"),
+    ],
+)
+def test_what_the_mesh_does_not_obey_is_not_valid(type: str, content: dict[str, Any], field: str) -> None:
+    envelope = Envelope("m", "default/coder", json.dumps(content).encode(), type=type)
+    with pytest.raises(MeshError, match=field):
+        order_of(envelope)
+    message = {"to": "default/relaymesh", "type": type, "content": content}
+    assert not validator("message.schema.json").is_valid(message)
+    assert validator("message.schema.json").is_valid({**message, "to": "lead"}), "agents agree on their own"
+
+
+@pytest.mark.parametrize("content", [b"[]", b"null", b'"t-1"', b"{", b"\xff"])
+def test_an_order_is_an_object(content: bytes) -> None:
+    with pytest.raises(MeshError, match="content of task_complete"):
+        order_of(Envelope("m", "default/coder", content, type="task_complete"))
+    with pytest.raises(MeshError, match="not bytes"):
+        order_of(Envelope("m", "default/coder", content, Encoding.BYTES, type="task_complete"))
+
+
+def test_the_message_of_a_step_is_valid() -> None:
+    message: dict[str, Any] = {"from": "default/relaymesh", "to": "coder", "type": "task_assign"}
+    for deadline_at in (0, 1_800_000_000_000):
+        content = json.loads(step_content("t-1", "build/3", "release", b'{"n":1}', deadline_at))
+        validator("task.schema.json").validate(content)
+        validator("message.schema.json").validate({**message, "content": content})
+        assert ("deadline" in content) == bool(deadline_at)
+    assert not validator("message.schema.json").is_valid({**message, "content": {"task": "t-1"}})
 
 
 def test_an_agent_is_valid() -> None:

@@ -323,3 +323,11 @@ def test_a_private_file_is_never_readable_by_others(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Path, "replace", spied)
     write_private(tmp_path / "secret", b"x")
     assert modes == [0o600]
+
+
+def test_a_token_is_known_as_soon_as_it_was_made(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    with pytest.raises(Unauthorized):
+        tokens.authenticate(mint()[1])  # it has looked at the file just now
+    _, text = TokenFile(tmp_path).create(["read"])
+    assert "read" in tokens.authenticate(text).scopes
