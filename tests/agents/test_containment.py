@@ -274,6 +274,20 @@ def test_lines_over_the_bound_are_cut_and_counted() -> None:
     assert lines.rest() == b"yy"
 
 
+def test_lines_are_skipped_however_the_stream_is_cut() -> None:
+    text = b"one\ntwo\n\nthe last\nrest"
+    for size in range(1, len(text) + 1):
+        lines = Lines(100)
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        skipped = [lines.skip(piece, unless=b"form") for piece in pieces]
+        assert [line for line in skipped if line][-1] == b"the last"
+        assert lines.skip(b" of form 1\n", unless=b"form") is None
+        assert list(lines.feed(b" of form 1\n")) == [b"rest of form 1"]
+    endless = Lines(5)
+    assert [endless.skip(b"yyyy", unless=b"form") for _ in range(9)] == [b""] * 9
+    assert len(endless.rest()) == 5
+
+
 def test_a_secret_is_blotted_out_however_the_stream_is_cut() -> None:
     text = b"before secret-value after secret-valu secret-value"
     for size in range(1, len(text) + 1):

@@ -205,12 +205,15 @@ def test_too_much_output_ends_it_at_once(tmp_path: Path) -> None:
     assert log.stat().st_size < 51_000
 
 
-def test_a_flood_on_stderr_is_cut_and_progress_is_still_seen(tmp_path: Path) -> None:
-    script = """yes | head -c 2000000 >&2; echo '{"relaymesh": "progress", "text": "after"}' >&2
-        echo the last words >&2; exit 1"""
+@pytest.mark.parametrize("pause", ["true", "sleep 0.2"])
+def test_a_flood_on_stderr_is_cut_and_its_end_is_still_heard(pause: str, tmp_path: Path) -> None:
+    script = f"""yes | head -c 2000000 >&2; {pause}
+        printf '{{"relaymesh": "usage",' >&2; {pause}; echo '"cost_usd": 0.25}}' >&2; {pause}
+        printf 'the last' >&2; {pause}; echo ' words' >&2; exit 1"""
     got = ran(sh(script), tmp_path, Limits(log_bytes_max=10_000))
     assert isinstance(got.outcome, Failure)
     assert got.outcome.reason == "exit code 1: the last words"
+    assert [event.cost_usd for event in got.events if isinstance(event, Used)] == [0.25]
     assert len(got.events) < 20_000
     assert "more bytes were written and not kept" in (got.folder / "stderr.log").read_text()
 

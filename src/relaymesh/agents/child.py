@@ -30,7 +30,7 @@ GATE = ("/bin/sh", "-c", 'read -r go && exec "$@"', "relaymesh-gate")
 """The text is constant; the program and its arguments are the shell's arguments, which it does not read."""
 BOUNDING = '{ ulimit -u "$1" 2>/dev/null || ulimit -p "$1"; } && shift && read -r go && exec "$@"'
 """The same with a bound on the processes of its user, which each shell spells in its own way."""
-DRAIN_S = 5.0
+REAP_S = 5.0
 POLL_S = 0.02
 
 LEADERS: set[int] = set()
@@ -135,9 +135,9 @@ class Child:
             _signal_group(self.process.pid, signal.SIGTERM)
             await asyncio.wait({self.exited}, timeout=grace_s)
         swept = await asyncio.to_thread(sweep, self.scope)
-        await asyncio.wait({self.exited}, timeout=DRAIN_S)
-        await asyncio.wait([reader.ended for reader in self._readers], timeout=DRAIN_S)
-        for reader in self._readers:
+        await asyncio.wait({self.exited}, timeout=REAP_S)
+        for reader in self._readers:  # all that it wrote before its end is in the pipes by now
+            reader.catch_up()
             reader.close()
         self._watch()
         code = self.process.poll()

@@ -31,16 +31,17 @@ class Lines:
             self.cut += 1
             yield piece
 
-    def skipped(self, data: bytes, unless: bytes) -> bool:
-        """Skip the lines of this piece without looking at each, unless it holds these bytes."""
-        if unless in bytes(self._held[-len(unless) :]) + data:
-            return False
+    def skip(self, data: bytes, unless: bytes) -> bytes | None:
+        """Skip the lines of this piece without looking at each. Returns the last whole one, or b"".
+
+        Returns None, and skips nothing, if the bytes `unless` are in it.
+        """
+        data = bytes(self._held) + data
+        if unless in data:
+            return None
         end = data.rfind(b"\n")
-        if end >= 0:
-            self._held[:] = data[end + 1 :]
-        elif len(self._held) + len(data) <= self._most:
-            self._held += data
-        return True
+        self._held[:] = data[end + 1 :][: self._most]
+        return data[data.rfind(b"\n", 0, end) + 1 : end] if end >= 0 else b""
 
     def rest(self) -> bytes:
         """What came after the last end of a line."""

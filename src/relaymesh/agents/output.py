@@ -36,11 +36,9 @@ class Voice:
         self.used = Used()
 
     def take(self, data: bytes) -> None:
-        if self._room <= 0 and self._lines.skipped(data, FORM_KEY):
-            end = data.rfind(b"\n")
-            begin = data.rfind(b"\n", 0, max(end, 0))
-            if begin >= 0:
-                self._remember(data[begin + 1 : end])
+        if self._room <= 0 and (last := self._lines.skip(data, FORM_KEY)) is not None:
+            if last.strip():
+                self._remember(last)
             return
         for line in self._lines.feed(data):
             self.line(line)

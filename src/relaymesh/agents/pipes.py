@@ -10,6 +10,8 @@ from typing import IO
 __all__ = ["Feed", "Reader"]
 
 READ_BYTES = 65_536
+PIPE_BYTES_MAX = 1_048_576
+"""The most that a pipe of an ordinary user can hold."""
 
 
 class Feed:
@@ -82,30 +84,29 @@ class Reader:
         self._file = pipe.fileno()
         self._take = take
         self._loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = self._loop.create_future()
         os.set_blocking(self._file, False)
         self._loop.add_reader(self._file, self._read)
 
     def catch_up(self) -> None:
-        """Hand over what is in the pipe now."""
-        if not self._pipe.closed:
-            self._read()
+        """Hand over what is in the pipe now. It does not wait for more."""
+        room = PIPE_BYTES_MAX
+        while room > 0 and not self._pipe.closed and (taken := self._read()):
+            room -= taken
 
     def close(self) -> None:
         if not self._pipe.closed:
             self._loop.remove_reader(self._file)
             self._pipe.close()
-        if not self.ended.done():
-            self.ended.set_result(None)
 
-    def _read(self) -> None:
+    def _read(self) -> int:
         try:
             data = os.read(self._file, READ_BYTES)
         except BlockingIOError:
-            return
+            return 0
         except OSError:
             data = b""
         if data:
             self._take(data)
         else:
             self.close()
+        return len(data)
