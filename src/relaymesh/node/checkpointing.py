@@ -14,6 +14,7 @@ from relaymesh.node.core import Core
 from relaymesh.node.projector import InlineProjector, Projector
 from relaymesh.node.retention import drop_old_segments
 from relaymesh.node.settings import MeshSettings
+from relaymesh.node.side_work import SideWork
 from relaymesh.wire.snapshot import encode_piece
 
 __all__ = ["Checkpointing"]
@@ -47,21 +48,19 @@ class Checkpointing:
         self._one = threading.Lock()
         self._checkpointed_bytes = 0
         self._many_segments = segments >= SEGMENTS_MAX
-        self._thread: threading.Thread | None = None
+        self._at_work = SideWork("relaymesh-checkpoint")
 
     def begin_if_due(self) -> None:
         """Take one when the journal has grown enough: in a thread of its own, or here if there are none."""
         grown = self._core.journal.bytes_written - self._checkpointed_bytes
-        running = self._thread is not None and self._thread.is_alive()
         due = grown >= self._settings.checkpoint_bytes or self._many_segments
-        if not due or running or self._disk is None:
+        if not due or self._at_work.running or self._disk is None:
             return
         self._many_segments = False
-        if not self._background:
+        if self._background:
+            self._at_work.begin(self._take_quietly)
+        else:
             self.take()
-            return
-        self._thread = threading.Thread(target=self._take_quietly, name="relaymesh-checkpoint", daemon=True)
-        self._thread.start()
 
     def _take_quietly(self) -> None:
         try:
@@ -111,7 +110,6 @@ class Checkpointing:
         with self._one:
             return work()
 
-    def join(self, seconds: float) -> None:
-        """Wait for a checkpoint under way: it is of use to the next start."""
-        if self._thread is not None:
-            self._thread.join(seconds)
+    def end(self, seconds: float) -> None:
+        """Begin no more, and wait for a checkpoint under way: it is of use to the next start."""
+        self._at_work.end(seconds)

@@ -19,6 +19,7 @@ from relaymesh.node.core import Core
 from relaymesh.node.daily import Daily
 from relaymesh.node.schedules import Schedules
 from relaymesh.node.settings import MeshSettings
+from relaymesh.node.side_work import SideWork
 from relaymesh.node.tuning import Tuning
 from relaymesh.store import SqliteStore
 
@@ -32,8 +33,6 @@ HOUSEKEEPING_S = 1.0
 
 class Housekeeping:
     """Does what is due, in a thread of its own or whenever `tend` is called."""
-
-    _at_daily: threading.Thread | None = None
 
     def __init__(
         self,
@@ -64,6 +63,7 @@ class Housekeeping:
         self._wake = Bell()
         self._stopped = False
         self._thread: threading.Thread | None = None
+        self._at_daily = SideWork("relaymesh-daily")
         core.on_due = self._watch_clock
 
     def start(self) -> None:
@@ -126,15 +126,12 @@ class Housekeeping:
             alert.warning("%s: no lease is reclaimed for %d ms", event, pause_ms)
 
     def _daily_if_due(self, now: int) -> None:
-        running = self._at_daily is not None and self._at_daily.is_alive()
-        if running or not self._daily.due(now):
+        if self._at_daily.running or not self._daily.due(now):
             return
-        if not self._background:
+        if self._background:
+            self._at_daily.begin(self._daily.run)
+        else:
             self._daily.run()
-            return
-        thread = threading.Thread(target=self._daily.run, name="relaymesh-daily", daemon=True)
-        thread.start()
-        self._at_daily = thread  # only now: a close in another thread may want to join it
 
     def stop(self) -> None:
         """Begin nothing more: the mesh closes."""
@@ -142,10 +139,9 @@ class Housekeeping:
         self._wake.ring()
         self._daily.stop()
 
-    def join_daily(self, seconds: float) -> None:
+    def end_daily(self, seconds: float) -> None:
         """Wait for the daily work under way: it ends with the letters it has in hand."""
-        if self._at_daily is not None:
-            self._at_daily.join(seconds)
+        self._at_daily.end(seconds)
 
     def join(self, seconds: float) -> None:
         if self._thread is not None and self._thread is not threading.current_thread():

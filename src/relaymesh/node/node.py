@@ -275,8 +275,8 @@ class Node:
             return  # everything here is the parent's
         self._housekeeping.stop()
         try:
-            self._housekeeping.join_daily(60)
-            self._checkpointing.join(60)
+            self._housekeeping.end_daily(60)
+            self._checkpointing.end(60)
             if self.core.failure is None:
                 self._stop(force)
         finally:
