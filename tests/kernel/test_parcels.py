@@ -253,6 +253,33 @@ def test_an_id_that_comes_again_after_the_window_is_the_new_message_in_a_checkpo
     assert [found for _, _, found in restored.admitted] == [receipt.sequence for receipt in again]
 
 
+def test_a_restart_keeps_what_waits_together_and_unpacks_what_is_leased(driver: Driver) -> None:
+    driver.send(BOX, *"abcdef")
+    driver.send(BOX, *"gh", priority=1)
+    driver.send(BOX, "i", key="lane")
+    driver.send(BOX, *"jklm")
+    leases = driver.receive(BOX, 2, remote=True)  # those of the higher priority
+    state = replay(driver.records)
+    boxes = state.mailboxes[BOX].entries
+    assert sorted({part.count for part in boxes.parts() if isinstance(part, Parcel)}) == [2, 4, 6]
+    driver.start(state)
+    assert [count for _, count in parcels_in(driver)] == [6, 4]
+    assert [lease.envelope.id for lease in leases] == [*"gh"]
+    assert driver.ack(*leases) == []
+    assert [lease.envelope.id for lease in driver.receive(BOX, 20, remote=True)] == [*"abcdefijklm"]
+    driver.start(replay(driver.records))
+    assert parcels_in(driver) == []
+
+
+def test_a_restart_unpacks_what_waits_where_parcels_have_no_place_any_more(driver: Driver) -> None:
+    driver.send(BOX, *"abcdef")
+    assert [count for _, count in parcels_in(driver)] == [6]
+    driver.agent("a", ordered=True)
+    driver.start(replay(driver.records))
+    assert parcels_in(driver) == []
+    assert [lease.envelope.id for lease in driver.receive(BOX, 6)] == [*"abcdef"]
+
+
 def test_a_notice_that_takes_over_an_id_of_a_parcel_keeps_it(driver: Driver) -> None:
     """A sender may choose the id that a notice will have. A replay gets over it, with a store and without."""
     driver.agent("worker")

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 from relaymesh.errors import OverBudget
 from relaymesh.kernel.entry import Entry
 from relaymesh.kernel.envelope import CONTROL_TYPES, Envelope
+from relaymesh.kernel.parcel import Parcel
 
 if TYPE_CHECKING:
     from relaymesh.kernel.dead_letters import DeadLetter
     from relaymesh.kernel.mailbox import Mailbox
-    from relaymesh.kernel.parcel import Parcel
 
 MESSAGE_BYTES = 512
 """Memory of a message beside its content: its fields, its table slots, its id in dedup."""
@@ -77,7 +77,15 @@ class Charges:
         """A mailbox and everything in it, expectations too."""
         if self._live:
             self.add(mailbox.payer or mailbox.address, sign * MAILBOX_BYTES)
-            self.entries(mailbox, mailbox.entries.every(), mailbox.bytes, sign)
+            entries: list[Entry] = []
+            size = mailbox.bytes
+            for part in mailbox.entries.parts():
+                if isinstance(part, Parcel):
+                    self.parcel(mailbox, part, sign)
+                    size -= part.bytes
+                else:
+                    entries.append(part)
+            self.entries(mailbox, entries, size, sign)
             for correlation_id in mailbox.expected:
                 self.add(mailbox.address, sign * expectation_size(correlation_id))
 

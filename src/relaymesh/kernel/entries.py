@@ -56,6 +56,11 @@ class Entries:
             return list(self.values())
         return cast("list[Entry]", list(self.by_sequence.values()))
 
+    def parts(self) -> list[Part]:
+        """Entries and parcels, in the order of arrival, each once."""
+        parts = self.by_sequence.values()
+        return list(dict.fromkeys(parts) if self._holds_parcels() else parts)
+
     def _holds_parcels(self) -> bool:
         return Parcel in set(map(type, self.by_sequence.values()))
 
@@ -86,12 +91,13 @@ class Entries:
             assert isinstance(item, Entry)
         return item
 
-    def unpack(self) -> list[Entry]:
-        """Unpack: each message is an entry from here on. Returns all, in the order of arrival."""
-        if self._holds_parcels():
-            for parcel in {item for item in self.by_sequence.values() if isinstance(item, Parcel)}:
-                parcel.unpack()
-        return cast("list[Entry]", list(self.by_sequence.values()))
+    def unpack(self, *, waiting: bool) -> list[Part]:
+        """Unpack leased parcels, and waiting ones if asked to. Returns all parts, in the order of arrival."""
+        parts = self.parts()
+        parcels = [part for part in parts if isinstance(part, Parcel) and (waiting or part.leased)]
+        for parcel in parcels:
+            parcel.unpack()
+        return self.parts() if parcels else parts
 
     def ready_parts(self, sequences: list[int]) -> list[Part]:
         """What waits under these sequences: parcels, or fronts of parcels, that they name in order."""
@@ -135,6 +141,21 @@ def sequences_of(parts: Iterable[Part]) -> list[int]:
         else:
             sequences += part.sequences
     return sequences
+
+
+def runs_of(parts: Iterable[Part]) -> Iterator[list[Entry] | Parcel]:
+    """Each parcel alone, and the entries between two parcels as one list."""
+    run: list[Entry] = []
+    for part in parts:
+        if isinstance(part, Entry):
+            run.append(part)
+            continue
+        if run:
+            yield run
+            run = []
+        yield part
+    if run:
+        yield run
 
 
 def count_of(parts: Iterable[Part]) -> int:

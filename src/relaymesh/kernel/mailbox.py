@@ -11,12 +11,12 @@ import msgspec
 from relaymesh.kernel.address import is_subscription
 from relaymesh.kernel.breaker import Breaker
 from relaymesh.kernel.charges import subscriptions_of
-from relaymesh.kernel.entries import Entries, entries_of
+from relaymesh.kernel.entries import Entries, entries_of, runs_of
 from relaymesh.kernel.entry import Entry, Lease
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
 from relaymesh.kernel.moment import NEVER
-from relaymesh.kernel.parcel import Part
+from relaymesh.kernel.parcel import Parcel, Part
 from relaymesh.kernel.pending import DELAYED, READY
 from relaymesh.kernel.rate import rate_of
 from relaymesh.kernel.schedule import Ready
@@ -144,6 +144,10 @@ class Mailbox:
         """Whether messages that arrive together may form a parcel: no receiver may take one out of line."""
         return not self.settings.ordered and not self.expected
 
+    def unpack(self) -> list[Part]:
+        """Unpack what must not be a parcel when the mailbox is rebuilt. Returns all that is here."""
+        return self.entries.unpack(waiting=not self.takes_parcels)
+
     # -- lanes --------------------------------------------------------------------------------
 
     def lane_key(self, envelope: Envelope) -> str | None:
@@ -254,7 +258,7 @@ class Mailbox:
     def rebuild(self) -> None:
         """Rebuild lanes and ready queues from the entries: after a replay, or for another schedule."""
         starved = self.ready.low_starvation_count
-        entries = self.entries.unpack()
+        parts = self.unpack()
         self.ready = Ready(self.settings, self.entries)
         self.ready.low_starvation_count = starved
         self.lanes = {}
@@ -262,9 +266,25 @@ class Mailbox:
             self._lane(key).halted += 1
         for answers in self.expected.values():
             answers.clear()
-        waiting: list[Entry] = []
+        waiting = self._sort_into_lanes(parts)
+        waiting.sort(key=attrgetter("ready_at", "sequence"))
+        for run in runs_of(waiting):
+            if isinstance(run, Parcel):
+                self.ready.push_parcel(run)
+            else:
+                self._offer_all(run)
+        for lane in self.lanes.values():
+            if lane.runnable:
+                self.ready.push_lane(lane)
+
+    def _sort_into_lanes(self, parts: list[Part]) -> list[Part]:
+        """Put entries into their lanes. Returns what waits in no lane."""
+        waiting: list[Part] = []
         ordered = self.settings.ordered
-        for entry in sorted(entries, key=attrgetter("due_at")):
+        for entry in sorted(parts, key=attrgetter("due_at")):
+            if isinstance(entry, Parcel):
+                waiting.append(entry)
+                continue
             entry.queued = 0
             entry.lane = None
             if entry.state == DELAYED and entry.ready_at == entry.due_at:
@@ -279,11 +299,7 @@ class Mailbox:
                 lane.join(entry)
             elif entry.state == READY:
                 waiting.append(entry)
-        waiting.sort(key=attrgetter("ready_at", "sequence"))
-        self._offer_all(waiting)
-        for lane in self.lanes.values():
-            if lane.runnable:
-                self.ready.push_lane(lane)
+        return waiting
 
     # -- deliveries ---------------------------------------------------------------------------
 

@@ -113,6 +113,15 @@ class Parcel:
         return self.accepted_at
 
     @property
+    def ready_at(self) -> int:
+        return self.accepted_at
+
+    @property
+    def sequence(self) -> int:
+        """That of the first one: its place in the queue."""
+        return self.first
+
+    @property
     def expires_at(self) -> int:
         """When they expire if still pending; 0: never."""
         return self.accepted_at + self.ttl_ms if self.ttl_ms else 0

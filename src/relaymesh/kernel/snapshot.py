@@ -19,7 +19,7 @@ from relaymesh.kernel.dedup import Found, Seen, each_of
 from relaymesh.kernel.entry import Entry, Grant, Lease
 from relaymesh.kernel.envelope import Envelope, size_of
 from relaymesh.kernel.mailbox import Counters, Mailbox
-from relaymesh.kernel.parcel import Part
+from relaymesh.kernel.parcel import Parcel, Part
 from relaymesh.kernel.pending import DELAYED, LEASED, READY
 from relaymesh.kernel.piece import PIECE_BYTES, PIECE_SIZE, Piece
 from relaymesh.kernel.records import Failure, failures_size
@@ -195,7 +195,7 @@ class Snapshot:
         for sequence in part.sequences:
             key = mailbox.address, sequence
             if sequence < self.sequence and key not in self._kept:
-                self._kept[key] = _piece_of(mailbox.entries.look(sequence), known)
+                self._kept[key] = _piece_of(part, sequence, known)
 
     def _keep_task(self, task: Task) -> None:
         if task.sequence < self.sequence and task.id not in self._kept_tasks:
@@ -250,12 +250,12 @@ class Snapshot:
 
     def _as_they_were(self, mailbox: Mailbox, sequences: list[int]) -> list[EntryPiece]:
         known = self._state.admitted.of(mailbox.address)
-        look, address = mailbox.entries.look, mailbox.address
+        entries, address = mailbox.entries, mailbox.address
         if not self._kept:
-            return [_piece_of(look(sequence), known) for sequence in sequences]
+            return [_piece_of(entries[sequence], sequence, known) for sequence in sequences]
         kept = [self._kept.pop((address, sequence), None) for sequence in sequences]
         return [
-            _piece_of(look(sequence), known) if piece is None else piece
+            _piece_of(entries[sequence], sequence, known) if piece is None else piece
             for sequence, piece in zip(sequences, kept, strict=True)
         ]
 
@@ -267,10 +267,15 @@ class Snapshot:
             self._state.board.keep = None
 
 
-def _piece_of(entry: Entry | None, known: Mapping[str, Found]) -> EntryPiece:
-    """`known`: what the ids of its mailbox lead to."""
-    assert entry is not None, "what is settled was kept before"
-    envelope, sequence, lease = entry.envelope, entry.sequence, entry.lease
+def _piece_of(part: Part, sequence: int, known: Mapping[str, Found]) -> EntryPiece:
+    """One message of a mailbox. `known`: what the ids of its mailbox lead to."""
+    if isinstance(part, Parcel):
+        if not part.leased:
+            return _waiting_piece(part, sequence, known)
+        entry = part.look(sequence)
+    else:
+        entry = part
+    envelope, lease = entry.envelope, entry.lease
     held = None
     if lease is not None:
         grant = lease.grant
@@ -293,6 +298,13 @@ def _piece_of(entry: Entry | None, known: Mapping[str, Found]) -> EntryPiece:
         entry.waited_ms,
         entry.topic,
     )
+
+
+def _waiting_piece(parcel: Parcel, sequence: int, known: Mapping[str, Found]) -> EntryPiece:
+    """One message of a parcel that waits: no entry is made for it."""
+    envelope, at = parcel.envelopes[sequence - parcel.first], parcel.accepted_at
+    admitted = known.get(envelope.id) == sequence
+    return EntryPiece(envelope, sequence, at, at, at, sequence, parcel.priority, admitted, topic=parcel.topic)
 
 
 def _portions(parts: list[Kept]) -> Iterator[list[Kept]]:

@@ -13,7 +13,7 @@ from typing import Any
 from relaymesh.kernel.charges import Charges, payer_of
 from relaymesh.kernel.dead_letters import DeadLetter, DeadLetters, letter_of
 from relaymesh.kernel.dedup import Admitted, Seen, content_digest, topic_target
-from relaymesh.kernel.entries import entries_of
+from relaymesh.kernel.entries import entries_of, runs_of
 from relaymesh.kernel.entry import Entry, Grant, Lease, Leases, new_entries
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.kernel.lane import Lane
@@ -136,19 +136,25 @@ class State:
         self.due, self.expiry, self.lease_clock = DueTimes(), Expiry(), LeaseClock(self.leases)
         self.wakes = Wakes()
         for mailbox in self.mailboxes.values():
-            entries = mailbox.entries.unpack()
-            for entry in entries:
-                if entry.lease is not None:
-                    self._index(entry.lease)
-                elif entry.state == DELAYED:
-                    if entry.ready_at <= self.now:
-                        self._fall_due(mailbox, entry)
+            parts = mailbox.unpack()
+            for part in parts:
+                if isinstance(part, Parcel):
+                    continue
+                if part.lease is not None:
+                    self._index(part.lease)
+                elif part.state == DELAYED:
+                    if part.ready_at <= self.now:
+                        self._fall_due(mailbox, part)
                     else:
-                        self.due.add(mailbox, entry)
+                        self.due.add(mailbox, part)
             mailbox.rebuild()
             mailbox.limit_anew()
-            self.expiry.add(mailbox, entries)
-        self.charges.count(self.letters, self.mailboxes.values())  # last: parcels are unpacked by now
+            for run in runs_of(parts):
+                if isinstance(run, Parcel):
+                    self.expiry.add_parcel(mailbox, run)
+                else:
+                    self.expiry.add(mailbox, run)
+        self.charges.count(self.letters, self.mailboxes.values())
         self.board.go_live()
         self.workflows.go_live()
         self.schedules.go_live()
