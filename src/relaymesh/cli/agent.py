@@ -11,13 +11,13 @@ import msgspec
 import typer
 from msgspec import UNSET
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.content import parse_json
 from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.looking import look_into
 from relaymesh.cli.moments import span_text
 from relaymesh.cli.nodes import agent_path, node_of
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column
 from relaymesh.errors import DirectoryInUse, NotFound
 from relaymesh.kernel.address import agent_address
@@ -44,19 +44,15 @@ AGENTS = [
 
 
 @app.command("list")
+@mesh_command
 def list_agents(
-    context: typer.Context,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
+    call: Call,
 ) -> None:
     """List agents: whether they are there, and what waits for them.
 
     Without a node no agent can be heard: the state is then `registered`, or `unknown` for a mailbox whose
     agent never joined.
     """
-    call = begin(context, directory, json, url, token)
     node = node_of(call)
     if node is None:
         agents, now = _in_directory(call), 0
@@ -70,16 +66,12 @@ def list_agents(
 
 
 @app.command("show")
+@mesh_command
 def show_agent(
-    context: typer.Context,
+    call: Call,
     name: Name,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Show an agent's description of itself, and its state."""
-    call = begin(context, directory, json, url, token)
     node = node_of(call)
     if node is not None:
         with node:
@@ -94,8 +86,9 @@ def show_agent(
 
 
 @app.command("register")
+@mesh_command
 def register(
-    context: typer.Context,
+    call: Call,
     name: Name,
     role: Annotated[
         str | None,
@@ -112,13 +105,8 @@ def register(
         bool,
         typer.Option("--settles", help="It ends steps with a result; else its ack means that it took one."),
     ] = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Register an agent: it has a mailbox from then on. Registering again replaces its description."""
-    call = begin(context, directory, json, url, token)
     fields = {} if metadata is None else parse_json(metadata, "--metadata")
     if not isinstance(fields, dict):
         raise UsageFailed("--metadata is no JSON object", hint="""--metadata '{"team": "blue"}'""")
@@ -142,16 +130,12 @@ def register(
 
 
 @app.command("drain")
+@mesh_command
 def drain(
-    context: typer.Context,
+    call: Call,
     name: Name,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Give an agent no new tasks, until it registers again. What it has, it finishes."""
-    call = begin(context, directory, json, url, token)
     node = node_of(call)
     if node is not None:
         with node:

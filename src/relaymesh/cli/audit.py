@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import directory_command
 from relaymesh.cli.failure import CheckFailed
 from relaymesh.cli.moments import parse_since
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column
 from relaymesh.errors import NotFound
 from relaymesh.server.address import server_folder
@@ -34,8 +34,9 @@ LINES = [
 
 
 @app.command("list")
+@directory_command
 def list_lines(
-    context: typer.Context,
+    call: Call,
     event: Annotated[
         str | None,
         typer.Option("--event", metavar="NAME", help="Only these, such as web.write or auth.refused."),
@@ -45,11 +46,8 @@ def list_lines(
         str | None, typer.Option("--since", metavar="WHEN", help="Not before: 30m, 2h, 7d, or a time.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="The last N.")] = 50,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """List what was done, the newest last."""
-    call = begin(context, directory, json)
     after_ms = 0.0 if since is None else parse_since(since).timestamp() * 1000
     shown: deque[Line] = deque(maxlen=limit)
     for line in _lines(call):
@@ -65,17 +63,15 @@ def list_lines(
 
 
 @app.command("verify")
+@directory_command
 def verify(
-    context: typer.Context,
+    call: Call,
     contains: Annotated[
         str | None,
         typer.Option("--contains", metavar="HASH", help="A hash noted earlier: it must still be there."),
     ] = None,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Check the chain of hashes from the first line to the last. Exit code 9 names the first broken line."""
-    call = begin(context, directory, json)
     count, first, last, found = 0, 0, Line("", 0, {}), contains is None
     for line in _lines(call):
         if line.fault:

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import directory_command, mesh_command
 from relaymesh.cli.failure import UsageFailed
-from relaymesh.cli.options import begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column, short_address
 from relaymesh.sdk.stop_signals import heeded
 
@@ -27,21 +27,19 @@ CONTENTS = [Column("place"), Column("files", "number"), Column("meaning")]
 
 
 @app.command("init")
+@directory_command
 def init(
-    context: typer.Context,
+    call: Call,
     bus: Bus,
     agents: Agents = None,
     group: Annotated[
         str | None,
         typer.Option("--group", metavar="NAME|GID", help="Let the members of this group use it too."),
     ] = None,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Make a bus directory for one or more agents, for this user alone. What is there already stays."""
     from relaymesh.gateways.filebus.directory import make_bus
 
-    call = begin(context, directory, json)
     made = make_bus(bus, agents or [], None if group is None else _group(group))
     call.output.record({"bus": str(bus), "agents": made.agents})
 
@@ -60,8 +58,9 @@ def _group(text: str) -> int:
 
 
 @app.command("run")
+@mesh_command
 def run(
-    context: typer.Context,
+    call: Call,
     bus: Bus,
     agents: Agents = None,
     window: Annotated[
@@ -90,10 +89,6 @@ def run(
     dead_days: Annotated[
         int, typer.Option("--dead-retention-days", min=1, metavar="DAYS", help="How long dead/ is kept.")
     ] = 30,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Serve a bus directory until stopped: send what scripts put there, hand out what the mesh has.
 
@@ -102,7 +97,6 @@ def run(
     from relaymesh.gateways.filebus import BusSettings, FileBus
     from relaymesh.gateways.filebus.directory import agents_of, make_bus
 
-    call = begin(context, directory, json, url, token)
     names = make_bus(bus, agents).agents if agents else agents_of(bus)
     settings = BusSettings(
         window=window,
@@ -127,13 +121,11 @@ def run(
 
 
 @app.command("status")
-def status(
-    context: typer.Context, bus: Bus, directory: options.Dir = None, json: options.Json = False
-) -> None:
+@directory_command
+def status(call: Call, bus: Bus) -> None:
     """Show how many files of a bus directory are in which state. Works beside a running gateway."""
     from relaymesh.gateways.filebus.directory import agents_of, contents_of, is_served
 
-    call = begin(context, directory, json)
     call.output.rows(CONTENTS, contents_of(bus))
     who = ", ".join(short_address(name) for name in agents_of(bus))
     call.output.note(f"the bus of {who}; {'served' if is_served(bus) else 'no gateway is running'}")

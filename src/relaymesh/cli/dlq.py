@@ -15,12 +15,13 @@ import typer
 
 from relaymesh.cli import options
 from relaymesh.cli.asking import confirm
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.content import parse_json
 from relaymesh.cli.failure import Partial, UsageFailed
 from relaymesh.cli.looking import look
 from relaymesh.cli.messages import require_mailbox
 from relaymesh.cli.moments import parse_since, span_text
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.output import DIM, Output, Styled, json_text
 from relaymesh.cli.table import Column, plain, short_address, short_id
 from relaymesh.errors import MeshError, NotFound
@@ -69,8 +70,9 @@ LETTERS = [
 
 
 @app.command("list")
+@mesh_command
 def list_letters(
-    context: typer.Context,
+    call: Call,
     receiver: Annotated[
         str | None, typer.Option("--receiver", metavar="NAME", help="Died in this mailbox.")
     ] = None,
@@ -88,13 +90,8 @@ def list_letters(
     ] = None,
     redriven: Annotated[bool, typer.Option("--redriven", help="Also those redriven already.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most N.")] = 50,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """List dead letters, the oldest first. Works beside a running process."""
-    call = begin(context, directory, json, url, token)
     words = {"receiver": receiver, "sender": sender, "reason": reason, "code": code, "since": since}
     filters = _filters({word: value for word, value in words.items() if value is not None})
     with look(call) as seen:
@@ -121,18 +118,14 @@ def _row(letter: DeadLetter, now_ms: int) -> dict[str, Any]:
 
 
 @app.command("show")
+@mesh_command
 def show_letter(
-    context: typer.Context,
+    call: Call,
     id: Annotated[
         str, typer.Argument(metavar="ID", help="The message id, or a part that fits one message only.")
     ],
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Show the original message and every attempt, with code, reason and stack trace."""
-    call = begin(context, directory, json, url, token)
     with look(call) as seen:
         letters = select(seen.letters(), status=None)
     for letter in named(letters, [id]):
@@ -168,8 +161,9 @@ def _flat(value: Any) -> str:
 
 
 @app.command("redrive")
+@mesh_command
 def redrive(
-    context: typer.Context,
+    call: Call,
     ids: Ids = None,
     all: All = False,
     filter: Filter = None,
@@ -183,16 +177,11 @@ def redrive(
     rate: Annotated[float, typer.Option("--rate", min=0.1, metavar="N", help="At most N a second.")] = 100,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     yes: options.Yes = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Send dead letters back to their mailbox, or to another agent. Repeating it changes nothing.
 
     Ids are redriven at once. With --all or --filter the count and some samples are shown first.
     """
-    call = begin(context, directory, json, url, token)
     if edit is not None:
         parse_json(edit, "--edit")
     with call.mesh() as mesh:
@@ -265,8 +254,9 @@ def _paced(
 
 
 @app.command("purge")
+@mesh_command
 def purge(
-    context: typer.Context,
+    call: Call,
     ids: Ids = None,
     all: All = False,
     filter: Filter = None,
@@ -276,13 +266,8 @@ def purge(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     yes: options.Yes = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Remove dead letters for good. Shows the count and some samples first, and needs --reason."""
-    call = begin(context, directory, json, url, token)
     _check_reason(reason, dry_run)
     with call.mesh() as mesh:
         letters = _chosen(mesh, ids, all, filter, limit)
@@ -318,18 +303,14 @@ def _log_purge(letters: Sequence[DeadLetter], reason: str) -> None:
 
 
 @app.command("report")
+@mesh_command
 def report(
-    context: typer.Context,
+    call: Call,
     day: Annotated[
         str | None, typer.Option("--day", metavar="YYYY-MM-DD", help="Of this day (UTC); else the newest.")
     ] = None,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Show the daily report: dead letters by mailbox and reason, and what is new. Works beside a process."""
-    call = begin(context, directory, json, url, token)
     if call.remote:
         with call.mesh() as mesh:
             found = mesh.dead_letter_report(day)

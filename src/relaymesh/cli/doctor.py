@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import apsw
-import typer
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import directory_command
 from relaymesh.cli.failure import CheckFailed, failure_of
 from relaymesh.cli.journal import unreadable_text
 from relaymesh.cli.looking import Look, look_into
 from relaymesh.cli.moments import bytes_text, span_text
-from relaymesh.cli.options import begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.output import GREEN, RED, YELLOW, Output, Styled, width_of
 from relaymesh.errors import MeshError
 from relaymesh.journal import JournalSettings, Report, read_owner, verify
@@ -80,12 +79,12 @@ class Patient:
         self.disk = RealDisk(self.path)
 
 
-def doctor(context: typer.Context, directory: options.Dir = None, json: options.Json = False) -> None:
+@directory_command
+def doctor(call: Call) -> None:
     """Check Python, disk, journal, store and clocks. Exit code 9 when a check fails.
 
     Leaves nothing behind: a file is written and removed to measure how long this disk takes to sync.
     """
-    call = begin(context, directory, json)
     failed: list[Check] = []
     for check in examine(call.path):
         _print(call.output, check)

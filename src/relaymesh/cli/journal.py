@@ -15,9 +15,10 @@ import typer
 
 from relaymesh.cli import options
 from relaymesh.cli.asking import confirm
+from relaymesh.cli.commands import directory_command
 from relaymesh.cli.failure import CheckFailed
 from relaymesh.cli.moments import bytes_text
-from relaymesh.cli.options import begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.output import json_text
 from relaymesh.cli.set_aside import set_aside
 from relaymesh.cli.table import Column, short_address
@@ -58,8 +59,9 @@ EVENTS = [
 
 
 @app.command("cat")
+@directory_command
 def cat(
-    context: typer.Context,
+    call: Call,
     start: Annotated[
         int, typer.Option("--from", min=0, metavar="SEQ", help="Begin with this sequence.")
     ] = FIRST_SEQUENCE,
@@ -67,11 +69,8 @@ def cat(
         int | None, typer.Option("--limit", min=1, metavar="N", help="Stop after N events.")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print the messages too.")] = False,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Print the journal, one row per event, as far as it is synced. Works beside a running process."""
-    call = begin(context, directory, json)
     rows = islice(_events(call.existing(), start, full), limit)
     if full and not call.output.json:
         for row in rows:
@@ -91,19 +90,17 @@ def _events(path: Path, start: int, full: bool) -> Iterator[dict[str, Any]]:
 
 
 @app.command("verify")
+@directory_command
 def verify_journal(
-    context: typer.Context,
+    call: Call,
     mirror: Annotated[
         Path | None, typer.Option("--mirror", metavar="PATH", help="Verify its mirror too, and compare.")
     ] = None,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Read every byte of the journal and say whether it reads back. Exit code 9 when something does not.
 
     With --mirror both directories are read, and compared frame by frame.
     """
-    call = begin(context, directory, json)
     if mirror is not None:
         _verify_both(call, _existing_mirror(mirror))
         return
@@ -197,18 +194,16 @@ def _comparison_fields(found: Comparison, *, nested: bool) -> dict[str, Any]:
 
 
 @app.command("restore")
+@directory_command
 def restore(
-    context: typer.Context,
+    call: Call,
     mirror: Annotated[Path, typer.Option("--from", metavar="MIRROR", help="The mirror to restore from.")],
     yes: options.Yes = False,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Rebuild the data directory from a mirror. Old files are set aside in it, not deleted.
 
     The mirror is verified first. Asks, or needs --yes, when the directory may hold what the mirror lacks.
     """
-    call = begin(context, directory, json)
     source = RealDisk(_existing_mirror(mirror))
     if call.path.resolve() == mirror.resolve():
         raise NotFound("the data directory and the mirror are the same directory", hint="name both")
@@ -282,16 +277,14 @@ app.command("set-aside")(set_aside)
 
 
 @app.command("stat")
+@directory_command
 def stat(
-    context: typer.Context,
+    call: Call,
     rate: Annotated[
         float, typer.Option("--rate", min=0, metavar="MSG_PER_S", help="Messages a second to plan for.")
     ] = 100,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Say how large the journal is, what is in it, and how fast it grows at a given rate."""
-    call = begin(context, directory, json)
     disk = RealDisk(call.existing())
     operations: Counter[str] = Counter()
     frame_bytes = messages = first_ns = last_ns = 0

@@ -10,13 +10,14 @@ from typing import Annotated, Any
 import typer
 
 from relaymesh.cli import options
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.content import read_content
 from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.inbox_answer import answer_inbox
 from relaymesh.cli.looking import View, look
 from relaymesh.cli.moments import span_text
 from relaymesh.cli.nodes import node_of
-from relaymesh.cli.options import Call, begin, given_fields, priority_of
+from relaymesh.cli.options import Call, given_fields, priority_of
 from relaymesh.cli.output import preview
 from relaymesh.cli.table import Column, short_address
 from relaymesh.errors import Empty, JournalDamaged, UnknownRecipient
@@ -31,8 +32,9 @@ from relaymesh.wire.api import AgentsAnswer
 from relaymesh.wire.content import decode_content
 
 
+@mesh_command
 def send(
-    context: typer.Context,
+    call: Call,
     to: Annotated[str, typer.Argument(metavar="TO", help="The agent that gets it.")],
     content: options.Content,
     sender: options.Sender = "cli",
@@ -51,16 +53,11 @@ def send(
     max_retries: options.MaxRetries = None,
     content_json: options.AsJson = False,
     content_text: options.AsText = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Send a message to an agent. The receipt comes when the message is on disk.
 
     A JSON object or array is sent as such; anything else is text.
     """
-    call = begin(context, directory, json, url, token)
     value = read_content(content, call.output, as_json=content_json, as_text=content_text)
     fields = given_fields(
         id=id,
@@ -89,8 +86,9 @@ def send(
     print_receipt(call, receipt, to=address)
 
 
+@mesh_command
 def inbox(
-    context: typer.Context,
+    call: Call,
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="An agent, or a subscription as TOPIC:SUBSCRIPTION.")
     ],
@@ -107,10 +105,6 @@ def inbox(
     answer: Annotated[
         bool, typer.Option("--answer", help="Go through it and answer, at a terminal: a person as an agent.")
     ] = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Show what waits in a mailbox, without taking it. Works beside a running process.
 
@@ -118,7 +112,6 @@ def inbox(
     or given back as if they had never been taken. With --answer each question, step and message is shown,
     and settled with what is typed.
     """
-    call = begin(context, directory, json, url, token)
     if answer:
         if take is not None or ack or timeout:
             raise UsageFailed("--answer goes without --take, --ack and --timeout", hint="leave them out")

@@ -98,8 +98,8 @@ class Call:
 
 def begin(
     context: typer.Context,
-    directory: Path | None,
-    json: bool,
+    directory: Path | None = None,
+    json: bool = False,
     url: str | None = None,
     token: str | None = None,
 ) -> Call:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import plain_command
 from relaymesh.cli.failure import CheckFailed, UsageFailed
 from relaymesh.cli.moments import bytes_text, span_text
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column
 from relaymesh.errors import InvalidSettings, NotFound
 from relaymesh.sdk.stop_signals import heeded
@@ -104,8 +104,9 @@ ContentOption = Annotated[
 
 
 @app.command("run")
+@plain_command
 def run(
-    context: typer.Context,
+    call: Call,
     directory: Dirs = None,
     warehouse: Warehouse = None,
     shared: Shared = None,
@@ -117,14 +118,12 @@ def run(
     content: ContentOption = None,
     keep_days: KeepDays = None,
     keep_runs: KeepRuns = 3,
-    json: options.Json = False,
 ) -> None:
     """Take in what the journals have, refresh what it touches, check it, publish it. Idempotent.
 
     With nothing new it starts no Spark: it looks at the journals and at every file, and says so.
     Exit code 9: a check failed, and nothing was published. May run beside a node, and be killed at any time.
     """
-    call = begin(context, None, json)
     settings = settings_of(
         call,
         directory,
@@ -150,8 +149,9 @@ def run(
 
 
 @app.command("follow")
+@plain_command
 def follow(
-    context: typer.Context,
+    call: Call,
     every: Annotated[
         float, typer.Option("--every", min=1, metavar="SECONDS", help="Publish so often.")
     ] = 30.0,
@@ -166,10 +166,8 @@ def follow(
     content: ContentOption = None,
     keep_days: KeepDays = None,
     keep_runs: KeepRuns = 3,
-    json: options.Json = False,
 ) -> None:
     """Take in events as they come, and publish every few seconds, until Ctrl-C."""
-    call = begin(context, None, json)
     settings = settings_of(
         call,
         directory,
@@ -188,8 +186,9 @@ def follow(
 
 
 @app.command("backfill")
+@plain_command
 def backfill(
-    context: typer.Context,
+    call: Call,
     first: Annotated[str, typer.Option("--from", metavar="DAY", help="First day, as 2026-03-01 (UTC).")],
     last: Annotated[str, typer.Option("--to", metavar="DAY", help="Last day, included.")],
     directory: Dirs = None,
@@ -197,10 +196,8 @@ def backfill(
     master: Master = None,
     remote: Remote = None,
     format: Format = "parquet",
-    json: options.Json = False,
 ) -> None:
     """Rebuild the tables of some days from bronze, and publish them. Idempotent."""
-    call = begin(context, None, json)
     days = _day(first, "--from"), _day(last, "--to")
     settings = settings_of(call, directory, warehouse, format)
     with pipeline_of(call, settings, master, remote) as pipeline:
@@ -208,36 +205,34 @@ def backfill(
 
 
 @app.command("compact")
+@plain_command
 def compact(
-    context: typer.Context,
+    call: Call,
     directory: Dirs = None,
     warehouse: Warehouse = None,
     master: Master = None,
     remote: Remote = None,
     format: Format = "parquet",
     content: ContentOption = None,
-    json: options.Json = False,
 ) -> None:
     """Put small files together. Rows stay as they are, and readers never see less than all of them.
 
     Where bronze takes no content (any more), the content of earlier events is removed.
     """
-    call = begin(context, None, json)
     settings = settings_of(call, directory, warehouse, format, content=content)
     with pipeline_of(call, settings, master, remote) as pipeline:
         _tell(call, pipeline.store, pipeline.compact())
 
 
 @app.command("status")
+@plain_command
 def status(
-    context: typer.Context,
+    call: Call,
     directory: Dirs = None,
     warehouse: Warehouse = None,
     runs: Annotated[int, typer.Option("--runs", min=1, metavar="N", help="Show the last N runs.")] = 5,
-    json: options.Json = False,
 ) -> None:
     """Say what is published, how far it is behind the journals, how the last runs ended. Needs no Spark."""
-    call = begin(context, None, json)
     with needs_the_extra():
         from relaymesh.pipeline.runs.status import status_of
 
@@ -249,17 +244,16 @@ def status(
 
 
 @app.command("verify")
+@plain_command
 def verify(
-    context: typer.Context,
+    call: Call,
     directory: Dirs = None,
     warehouse: Warehouse = None,
-    json: options.Json = False,
 ) -> None:
     """Read every file of bronze and of the tables, and compare: with what was written, with the journals.
 
     Needs no Spark. Exit code 9: a file is missing or changed, or bronze lacks events of a journal.
     """
-    call = begin(context, None, json)
     place = warehouse_of(directories_of(call, directory, exist=False), warehouse)
     with needs_the_extra():
         from relaymesh.pipeline.runs.verify import verify_warehouse

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relaymesh.cli import options
-from relaymesh.cli.options import begin
+from relaymesh.cli.commands import plain_command
+from relaymesh.cli.options import Call
 from relaymesh.cli.pipeline import Dirs, Warehouse, directories_of, needs_the_extra, warehouse_of
 from relaymesh.cli.table import Column
 from relaymesh.errors import NotFound
@@ -39,23 +39,22 @@ SOURCES = [
 
 
 @app.command("list")
-def list_sources(
-    context: typer.Context, directory: Dirs = None, warehouse: Warehouse = None, json: options.Json = False
-) -> None:
+@plain_command
+def list_sources(call: Call, directory: Dirs = None, warehouse: Warehouse = None) -> None:
     """Show each mesh that feeds the warehouse: id, partition, path, events in bronze, the last one, state.
 
     States: read; missing (no mesh at its path); another mesh (at its path); diverged (a copy that went its
     own way); behind (a copy that lacks events that were read); forgotten. Needs no Spark.
     """
-    call = begin(context, None, json)
     place = warehouse_of(directories_of(call, directory, exist=False), warehouse)
     sources = _sources(place)
     call.output.rows(SOURCES, [_told(sources, each) for each in sources.all.values()])
 
 
 @app.command("move")
+@plain_command
 def move(
-    context: typer.Context,
+    call: Call,
     source: Wanted,
     path: Annotated[Path, typer.Argument(metavar="NEW_PATH", help="The data directory to read it from.")],
     as_new: Annotated[
@@ -68,14 +67,12 @@ def move(
     ] = False,
     directory: Dirs = None,
     warehouse: Warehouse = None,
-    json: options.Json = False,
 ) -> None:
     """Name where a mesh is read from now on: moved, restored, or a copy in place of the original.
 
     The directory must hold that mesh, and every event that was read: nothing is read again. A copy that went
     its own way is refused (exit code 8) with the first event that differs, unless --as-new names it as such.
     """
-    call = begin(context, None, json)
     place = warehouse_of(directories_of(call, directory, exist=False), warehouse)
     with _changing(place, "source move") as sources:
         found = sources.named(source)
@@ -86,18 +83,17 @@ def move(
 
 
 @app.command("forget")
+@plain_command
 def forget(
-    context: typer.Context,
+    call: Call,
     source: Wanted,
     directory: Dirs = None,
     warehouse: Warehouse = None,
-    json: options.Json = False,
 ) -> None:
     """Read a mesh no longer. Its events stay in the tables.
 
     Retention of its node no longer waits for the warehouse. `move` with its path reads it again.
     """
-    call = begin(context, None, json)
     place = warehouse_of(directories_of(call, directory, exist=False), warehouse)
     with _changing(place, "source forget") as sources:
         forgotten = sources.forget(sources.named(source))

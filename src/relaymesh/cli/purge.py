@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.looking import look_into
 from relaymesh.cli.moments import bytes_text, parse_span
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.output import Output, quiet
 from relaymesh.cli.table import Column, short_address
 from relaymesh.client.discovery import running_node
@@ -95,8 +95,9 @@ ROWS = [
 ]
 
 
+@mesh_command
 def purge(
-    context: typer.Context,
+    call: Call,
     done_older_than: Annotated[
         str | None, typer.Option(DONE, metavar="AGE", help="Done longer ago than this: 7d, 12h.")
     ] = None,
@@ -117,17 +118,12 @@ def purge(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why you remove it; kept in the audit log.")
     ] = None,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Show what is old; with --yes and --reason, remove it for good. What is live is never removed.
 
     Without ages: what is done by 7 days, and what is dead by 30, or by the retention that the node has. With
     one age, only that. Dead letters are archived first.
     """
-    call = begin(context, directory, json, url, token)
     done = None if done_older_than is None else parse_span(done_older_than, DONE)
     dead = None if dead_older_than is None else parse_span(dead_older_than, DEAD)
     policy = Policy(done, dead, mailbox, including_steps)

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from relaymesh.cli import options
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.content import read_content
 from relaymesh.cli.messages import mailbox_address, require_mailbox, unknown_mailbox
-from relaymesh.cli.options import begin, given_fields, priority_of
+from relaymesh.cli.options import Call, given_fields, priority_of
 from relaymesh.errors import Empty, NotFound, UnknownRecipient
 from relaymesh.sdk.agent import Agent
 from relaymesh.sdk.delivery import Delivery
@@ -18,8 +19,9 @@ LOOKED_THROUGH_MAX = 1_000
 """Messages that `answer` takes to find its question. The others go back unburned."""
 
 
+@mesh_command
 def ask(
-    context: typer.Context,
+    call: Call,
     to: Annotated[str, typer.Argument(metavar="TO", help="The agent that is asked.")],
     content: options.Content,
     sender: options.Sender = "cli",
@@ -31,17 +33,12 @@ def ask(
     task: options.Task = None,
     content_json: options.AsJson = False,
     content_text: options.AsText = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Ask an agent a question, and print its answer.
 
     The question is durable. With --id it can be asked again after an interruption: an answer that came
     meanwhile is printed at once.
     """
-    call = begin(context, directory, json, url, token)
     value = read_content(content, call.output, as_json=content_json, as_text=content_text)
     fields = given_fields(id=id, priority=priority_of(priority), task=task)
     with call.mesh() as mesh:
@@ -55,8 +52,9 @@ def ask(
     call.output.record({"id": answer.id, "from": answer.sender, "content": answer.content})
 
 
+@mesh_command
 def answer(
-    context: typer.Context,
+    call: Call,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The agent that was asked.")],
     content: options.Content,
     id: Annotated[
@@ -64,16 +62,11 @@ def answer(
     ] = None,
     content_json: options.AsJson = False,
     content_text: options.AsText = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Answer a question that waits for an agent: ack it and send the answer, in one step.
 
     Other messages of the mailbox stay as they are. `relaymesh inbox NAME` shows what waits.
     """
-    call = begin(context, directory, json, url, token)
     value = read_content(content, call.output, as_json=content_json, as_text=content_text)
     with call.mesh() as mesh:
         agent = Agent(mesh, mailbox_address(name, mesh._names))

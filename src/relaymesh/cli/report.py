@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relaymesh.cli import options, pipeline
+from relaymesh.cli import pipeline
+from relaymesh.cli.commands import plain_command
 from relaymesh.cli.failure import CheckFailed, UsageFailed
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.output import quiet
 from relaymesh.cli.table import Column
 from relaymesh.errors import Conflict, NotFound
@@ -38,8 +39,9 @@ Shared = Annotated[bool, typer.Option("--shared", help="Let every user of the ma
 
 
 @app.command("build")
+@plain_command
 def build(
-    context: typer.Context,
+    call: Call,
     out: Annotated[
         Path, typer.Option("--out", metavar="FILE", help="The page; replaced if it is there.")
     ] = Path("report.html"),
@@ -59,7 +61,6 @@ def build(
     warehouse: pipeline.Warehouse = None,
     master: pipeline.Master = None,
     remote: pipeline.Remote = None,
-    json: options.Json = False,
 ) -> None:
     """Write one HTML file with every figure, its table and its SQL. It needs no other file and no network.
 
@@ -67,7 +68,6 @@ def build(
     page is there and says so.
     """
     began = time.monotonic()
-    call = begin(context, None, json)
     if sample and no_run:
         raise UsageFailed("--sample makes events that only a run can show", hint="leave out --no-run")
     with _directories(call, directory, sample=sample) as directories:
@@ -84,17 +84,16 @@ def build(
 
 
 @app.command("open")
+@plain_command
 def open_report(
-    context: typer.Context,
+    call: Call,
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="Else the newest of the warehouse.")
     ] = None,
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
-    json: options.Json = False,
 ) -> None:
     """Show a report in the browser; where there is none, say where the file is."""
-    call = begin(context, None, json)
     path = (file if file is not None else _newest(call, directory, warehouse)).absolute()
     if not path.is_file():
         raise NotFound(f"there is no report {path}", hint="relaymesh report build")
@@ -102,18 +101,17 @@ def open_report(
 
 
 @app.command("advice")
+@plain_command
 def advice(
-    context: typer.Context,
+    call: Call,
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where proposal.json and proposal.txt go.")
     ] = Path(),
     shared: Shared = False,
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
-    json: options.Json = False,
 ) -> None:
     """Say which settings the tables give reason to change, and why; keep it as a file. Changes no setting."""
-    call = begin(context, None, json)
     with _published(call, directory, warehouse) as published:
         proposal, written = _propose(published, out.absolute(), READABLE if shared else PRIVATE)
     if call.output.json:
@@ -124,16 +122,15 @@ def advice(
 
 
 @app.command("sql")
+@plain_command
 def sql(
-    context: typer.Context,
+    call: Call,
     query: Annotated[str, typer.Argument(metavar="SQL", help="One SELECT of DuckDB, or - to read stdin.")],
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Print at most N rows.")] = 100,
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
-    json: options.Json = False,
 ) -> None:
     """Ask the published tables, the events and the runs. Reads nothing else, and writes nothing."""
-    call = begin(context, None, json)
     with _published(call, directory, warehouse, unpublished=True) as published:
         answer = published.ask(sys.stdin.read() if query == "-" else query, limit)
     numbers = {name for name in answer.columns if isinstance(_first(answer.column(name)), (int, float))}
@@ -144,17 +141,16 @@ def sql(
 
 
 @app.command("tables")
+@plain_command
 def tables(
-    context: typer.Context,
+    call: Call,
     name: Annotated[
         str | None, typer.Argument(metavar="[TABLE]", help="Show the columns of this table.")
     ] = None,
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
-    json: options.Json = False,
 ) -> None:
     """List the tables that can be asked, or the columns of one."""
-    call = begin(context, None, json)
     with _published(call, directory, warehouse, unpublished=True) as published:
         if name is not None:
             call.output.rows(COLUMNS, _columns(published, name))

@@ -10,9 +10,10 @@ import typer
 
 from relaymesh.cli import options, task
 from relaymesh.cli.asking import confirm
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.content import parse_json
 from relaymesh.cli.failure import UsageFailed
-from relaymesh.cli.options import begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column
 from relaymesh.cli.workflow_file import Input, read_document, read_input
 from relaymesh.cli.workflow_name import file_or_name, stored_name
@@ -86,8 +87,9 @@ EITHER = "--workflow NAME --input JSON, or --to AGENT --content JSON"
 
 
 @app.command("add")
+@mesh_command
 def add(
-    context: typer.Context,
+    call: Call,
     name: Name,
     cron: Cron,
     tz: Zone = "UTC",
@@ -101,16 +103,11 @@ def add(
     replace: Replace = False,
     owner: task.Owner = None,
     create: Create = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Keep a schedule. Each tick runs once, whatever dies. The same fields again change nothing.
 
     It runs while the mesh is open in some process: relaymesh serve, or a program of yours.
     """
-    call = begin(context, directory, json, url, token)
     if workflow is None:
         work = _sending(to, content, type, priority, input)
     elif (to, content, type, priority) == (None, None, None, None):
@@ -156,16 +153,12 @@ def _missed(given: str) -> Any:
 
 
 @app.command("list")
+@mesh_command
 def list_schedules(
-    context: typer.Context,
+    call: Call,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most N.")] = 100,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """List schedules by name: what they run, when next, and whether a tick waits."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         found = mesh.schedules(limit=limit + 1)
     call.output.rows(
@@ -178,16 +171,12 @@ def list_schedules(
 
 
 @app.command("show")
+@mesh_command
 def show(
-    context: typer.Context,
+    call: Call,
     name: Name,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Show a schedule: its next tick, its last run, and why a tick waits or was skipped."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         found = mesh.schedule(name)
     whole = {"document": found.document, "input": found.input, "content": found.content}
@@ -203,47 +192,35 @@ def show(
 
 
 @app.command("pause")
+@mesh_command
 def pause(
-    context: typer.Context,
+    call: Call,
     name: Name,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Let no tick run until the schedule is resumed."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         call.output.record(_row(mesh.pause_schedule(name), call.output.json))
 
 
 @app.command("resume")
+@mesh_command
 def resume(
-    context: typer.Context,
+    call: Call,
     name: Name,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Go on with the next tick. Ticks in the pause are left out, whatever --missed says."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         call.output.record(_row(mesh.resume_schedule(name), call.output.json))
 
 
 @app.command("remove")
+@mesh_command
 def remove(
-    context: typer.Context,
+    call: Call,
     name: Name,
     yes: options.Yes = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Remove a schedule. What it began goes on."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         confirm(f"remove schedule {name} for good?", yes=yes)
         removed = mesh.remove_schedule(name)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from relaymesh.cli import options
+from relaymesh.cli.commands import directory_command
 from relaymesh.cli.options import Call, begin
 from relaymesh.cli.output import Output
 from relaymesh.errors import DirectoryInUse
@@ -195,14 +196,12 @@ def serve(
     )
 
 
+@directory_command
 def dev(
-    context: typer.Context,
-    directory: options.Dir = None,
+    call: Call,
     port: Port = DEFAULTS.port,
-    json: options.Json = False,
 ) -> None:
     """Serve on this machine alone, and say where everything is. State survives a restart."""
-    call = begin(context, directory, json)
     _run(call, ServerSettings(port=port), lambda running: _say_everything(call.output, running))
 
 

@@ -13,9 +13,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import directory_command
 from relaymesh.cli.failure import UsageFailed
-from relaymesh.cli.options import begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column, short_address
 from relaymesh.errors import Conflict, DirectoryError
 from relaymesh.journal import FIRST_SEQUENCE, Report, list_segments, read_frames, verify
@@ -41,8 +41,9 @@ FATES = [
 ]
 
 
+@directory_command
 def set_aside(
-    context: typer.Context,
+    call: Call,
     sequence: Annotated[
         int | None, typer.Option("--sequence", min=1, metavar="N", help="The record that begins there.")
     ] = None,
@@ -51,15 +52,12 @@ def set_aside(
         str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept in the file and the audit log.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without this they are only shown.")] = False,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Show records that cannot be read and each message they named; with --yes, set them aside.
 
     Needs the directory of a stopped node. Segments stay as they are: the file aside.jsonl lists what every
     reader skips. The sequences of such a record stay used.
     """
-    call = begin(context, directory, json)
     if (sequence is None) != all:
         raise UsageFailed("say which records: --sequence N or --all, one of them")
     if yes and not (reason and reason.strip()):

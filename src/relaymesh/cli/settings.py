@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.nodes import node_of
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column
 from relaymesh.errors import NotFound
 from relaymesh.journal.layout import LOCK, is_locked
@@ -68,15 +68,11 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=HISTORY_MAX, metavar="
 
 
 @app.command("show")
+@mesh_command
 def show(
-    context: typer.Context,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
+    call: Call,
 ) -> None:
     """List every setting: its value, where that comes from, whether it is active, and what it does."""
-    call = begin(context, directory, json, url, token)
     with _node(call) as node:
         found, problem = _in_force(call, node)
     call.output.rows(SHOWN, [_row(each) for each in found])
@@ -85,15 +81,11 @@ def show(
 
 
 @app.command("diff")
+@mesh_command
 def diff(
-    context: typer.Context,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
+    call: Call,
 ) -> None:
     """List what is not at its default, and what a reload would change. Reads the file of the directory."""
-    call = begin(context, directory, json, url, token)
     with _node(call) as node:
         found, _ = _in_force(call, node)
     file = None if call.remote else resolve(Given(), call.path / SETTINGS_FILE).values
@@ -104,15 +96,11 @@ def diff(
 
 
 @app.command("reload")
+@mesh_command
 def reload(
-    context: typer.Context,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
+    call: Call,
 ) -> None:
     """Have the running node read the settings file now. A wrong file is refused whole: nothing changes."""
-    call = begin(context, directory, json, url, token)
     with _node(call) as node:
         if node is None:
             resolve(_given(), call.path / SETTINGS_FILE)
@@ -130,16 +118,12 @@ def reload(
 
 
 @app.command("history")
+@mesh_command
 def history(
-    context: typer.Context,
+    call: Call,
     limit: Limit = 20,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """List when the settings were read and which of them changed, the newest first. It has no values."""
-    call = begin(context, directory, json, url, token)
     with _node(call) as node:
         loads = _loads(call, node, limit)
     call.output.rows(LOADS, [_load_row(load) for load in loads], empty="no settings were loaded yet")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from relaymesh.cli import options
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.looking import look_into
 from relaymesh.cli.nodes import node_of
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.journal.layout import is_locked
 from relaymesh.kernel.looks import counts_of
 from relaymesh.node.disk import RealDisk
@@ -19,15 +17,11 @@ if TYPE_CHECKING:
     from relaymesh.client.asking import Asking
 
 
+@mesh_command
 def status(
-    context: typer.Context,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
+    call: Call,
 ) -> None:
     """Say where the mesh is, whether a node serves it, and what it holds."""
-    call = begin(context, directory, json, url, token)
     node = node_of(call)
     if node is None:
         call.output.record(_of_directory(call))

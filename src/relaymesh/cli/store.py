@@ -9,8 +9,8 @@ from pathlib import Path
 
 import typer
 
-from relaymesh.cli import options
-from relaymesh.cli.options import begin
+from relaymesh.cli.commands import directory_command
+from relaymesh.cli.options import Call
 from relaymesh.journal.layout import take_lock
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.opening import STORE_FILE, rebuild_store
@@ -19,9 +19,9 @@ app = typer.Typer(help="The SQLite tables that are projected from the journal.")
 
 
 @app.command("rebuild")
-def rebuild(context: typer.Context, directory: options.Dir = None, json: options.Json = False) -> None:
+@directory_command
+def rebuild(call: Call) -> None:
     """Rebuild the store from the journal. Needs the directory; the journal is not changed."""
-    call = begin(context, directory, json)
     path = call.existing()
     with _held(path) as disk:
         began = time.monotonic()

@@ -9,10 +9,10 @@ import msgspec
 import typer
 from msgspec import UNSET
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.looking import look_into
 from relaymesh.cli.nodes import node_of
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column, short_address
 from relaymesh.errors import NotFound
 from relaymesh.node.opening import STORE_FILE
@@ -38,19 +38,15 @@ STAYS = [
 ]
 
 
+@mesh_command
 def story(
-    context: typer.Context,
+    call: Call,
     id: Annotated[str, typer.Argument(metavar="ID", help="The id of the message.")],
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Show what became of a message: each mailbox it entered, its state there, and each failed attempt.
 
     Works beside a running process. Settled messages are known for a week.
     """
-    call = begin(context, directory, json, url, token)
     node = node_of(call)
     if node is None:
         stays = _in_directory(call, id)

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.messages import mailbox_address
 from relaymesh.cli.nodes import asking
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.output import json_text
 from relaymesh.cli.table import Column, plain, short_address
 from relaymesh.journal import FIRST_SEQUENCE, read_frames, read_mark
@@ -31,8 +31,9 @@ LOOK_EVERY_S = 0.2
 WAIT_S = 20.0
 
 
+@mesh_command
 def tail(
-    context: typer.Context,
+    call: Call,
     mailbox: Annotated[
         str | None,
         typer.Option("--mailbox", metavar="NAME", help="Only this agent's, or TOPIC:SUBSCRIPTION's."),
@@ -46,16 +47,11 @@ def tail(
     ] = 10,
     once: Annotated[bool, typer.Option("--once", help="Print them and stop.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print the messages too.")] = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Print events as they happen, until Ctrl-C. Works beside a running process, and with --url far away.
 
     Shows what is synced: nothing that is printed can be taken back by a crash.
     """
-    call = begin(context, directory, json, url, token)
     wanted = _operations(operation)
     address = None if mailbox is None else mailbox_address(mailbox, Names())
     for row in _rows(call, last, once, full):

@@ -10,10 +10,11 @@ from typing import Annotated, Any, cast
 import typer
 
 from relaymesh.cli import options
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.content import read_content
 from relaymesh.cli.dlq import print_redriven
 from relaymesh.cli.failure import UsageFailed
-from relaymesh.cli.options import begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.output import Output, preview, quiet
 from relaymesh.cli.table import plain
 from relaymesh.cli.task_rows import (
@@ -72,8 +73,9 @@ Id = Annotated[
 
 
 @app.command("submit")
+@mesh_command
 def submit(
-    context: typer.Context,
+    call: Call,
     file: File,
     input: Input = None,
     key: RequestKey = None,
@@ -82,13 +84,8 @@ def submit(
     reply_to: ReplyTo = None,
     notify: Notify = None,
     create: Create = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Submit a workflow as a task, and print its id. The same request runs once."""
-    call = begin(context, directory, json, url, token)
     document, value = read_document(file), read_input(input)
     with call.mesh(create=create) as mesh:
         task = submit_document(
@@ -124,8 +121,9 @@ def print_submitted(output: Output, task: Task, document: Mapping[str, Any]) -> 
 
 
 @app.command("list")
+@mesh_command
 def list_tasks(
-    context: typer.Context,
+    call: Call,
     status: Annotated[
         str | None, typer.Option("--status", metavar="STATUS", help="Only these, such as RUNNING.")
     ] = None,
@@ -133,13 +131,8 @@ def list_tasks(
         str | None, typer.Option("--workflow", metavar="NAME", help="Only tasks of this workflow.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most N.")] = 50,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """List tasks, the newest first."""
-    call = begin(context, directory, json, url, token)
     wanted = _status(status)
     with call.mesh() as mesh:
         found = mesh.tasks(status=wanted, workflow=workflow, limit=limit + 1)
@@ -151,19 +144,15 @@ def list_tasks(
 
 
 @app.command("show")
+@mesh_command
 def show(
-    context: typer.Context,
+    call: Call,
     id: Id,
     story: Annotated[
         bool, typer.Option("--story", help="Show everything that happened to it, from the journal.")
     ] = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Show a task and its steps: agent, status, attempts, time, and why a step waits or failed."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         task = named_task(mesh, id)
         state = task.show()
@@ -191,37 +180,29 @@ def show(
 
 
 @app.command("watch")
+@mesh_command
 def watch(
-    context: typer.Context,
+    call: Call,
     id: Id,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Follow a task until it has ended. Exit code: 0 SUCCESS, 1 FAILED or CANCELLED, 6 TIMEOUT.
 
     On a terminal it is a tree of the steps. In a pipe it is a line for each change, and with --json an
     object for each change and one for the end.
     """
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         follow(call.output, mesh, named_task(mesh, id))
 
 
 @app.command("cancel")
+@mesh_command
 def cancel(
-    context: typer.Context,
+    call: Call,
     id: Id,
     hard: Annotated[bool, typer.Option("--hard", help="End the leases of steps that run, too.")] = False,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the task keeps it.")] = "",
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Cancel a task. Steps that run may finish, unless --hard is given; no further step starts."""
-    call = begin(context, directory, json, url, token)
     with quiet("relaymesh.delivery"), call.mesh() as mesh:
         task = named_task(mesh, id)
         task.cancel(reason, hard=hard)
@@ -230,8 +211,9 @@ def cancel(
 
 
 @app.command("answer")
+@mesh_command
 def answer(
-    context: typer.Context,
+    call: Call,
     id: Id,
     step: Annotated[str, typer.Argument(metavar="STEP", help="The step that asks.")],
     value: Value,
@@ -240,13 +222,8 @@ def answer(
     ] = None,
     content_json: options.AsJson = False,
     content_text: options.AsText = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Answer the question of a step. The first answer counts, and the task goes on."""
-    call = begin(context, directory, json, url, token)
     content = read_content(value, call.output, as_json=content_json, as_text=content_text)
     with call.mesh() as mesh:
         task = named_task(mesh, id)
@@ -257,8 +234,9 @@ def answer(
 
 
 @app.command("signal")
+@mesh_command
 def signal(
-    context: typer.Context,
+    call: Call,
     id: Id,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name that a step waits for.")],
     value: Annotated[
@@ -270,13 +248,8 @@ def signal(
     ] = None,
     content_json: options.AsJson = False,
     content_text: options.AsText = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Signal a task: the step that waits for this name gets the value, now or when it waits."""
-    call = begin(context, directory, json, url, token)
     content = None
     if value is not None:
         content = read_content(value, call.output, as_json=content_json, as_text=content_text)
@@ -288,8 +261,9 @@ def signal(
 
 
 @app.command("budget")
+@mesh_command
 def budget(
-    context: typer.Context,
+    call: Call,
     id: Id,
     cost_usd: Annotated[
         str | None, typer.Option("--cost-usd", metavar="DOLLARS", help="What it may cost; 0: no limit.")
@@ -297,13 +271,8 @@ def budget(
     tokens: Annotated[
         int | None, typer.Option("--tokens", min=0, metavar="N", help="Tokens it may use; 0: no limit.")
     ] = None,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Show what a task has used of its budget, or change the budget. A larger one lets the task go on."""
-    call = begin(context, directory, json, url, token)
     cost = None if cost_usd is None else _dollars(cost_usd)
     with call.mesh() as mesh:
         task = named_task(mesh, id)
@@ -327,23 +296,19 @@ def _dollars(given: str) -> Any:
 
 
 @app.command("rerun")
+@mesh_command
 def rerun(
-    context: typer.Context,
+    call: Call,
     id: Id,
     from_step: Annotated[str, typer.Option("--from", metavar="STEP", help="The first step that runs again.")],
     input: Input = None,
     owner: Owner = None,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Run a task that has ended again, from one step on, and print the id of the new task.
 
     The steps that neither are this one nor follow from it keep their outcomes. The same rerun again is the
     same task, unless that ended without success. Without --input it has the input of the first run.
     """
-    call = begin(context, directory, json, url, token)
     value = ... if input is None else read_input(input)
     with call.mesh() as mesh:
         task = named_task(mesh, id)
@@ -352,17 +317,13 @@ def rerun(
 
 
 @app.command("replay")
+@mesh_command
 def replay(
-    context: typer.Context,
+    call: Call,
     id: Id,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Redrive the dead letters of a task's steps: the steps run again and the task goes on."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         task = named_task(mesh, id)
         letters = _waited_for(mesh, task)

@@ -19,10 +19,10 @@ from relaymesh.agents.orders import Order, ask
 from relaymesh.agents.places import Places
 from relaymesh.agents.team_file import FILE_NAME, read_team
 from relaymesh.agents.team_status import read_status
-from relaymesh.cli import options
+from relaymesh.cli.commands import directory_command
 from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.followed import followed
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column, short_id
 from relaymesh.errors import DirectoryInUse, MeshError, NotFound, Unreachable
 from relaymesh.node.disk import RealLock
@@ -37,15 +37,13 @@ Detach = Annotated[
 ]
 
 
+@directory_command
 def up(
-    context: typer.Context,
+    call: Call,
     file: File = Path(FILE_NAME),
     detach: Detach = False,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Start the node and the agents of relaymesh.toml, keep them running, and say what happens."""
-    call = begin(context, directory, json)
     if os.name != "posix":
         raise UsageFailed("relaymesh up needs Linux or macOS", hint="relaymesh serve runs a node here")
     team = read_team(file)
@@ -156,14 +154,12 @@ Timeout = Annotated[
 ]
 
 
+@directory_command
 def down(
-    context: typer.Context,
+    call: Call,
     timeout: Timeout = None,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Stop the team: no new work, running steps may finish, the rest goes back unburned, the node flushes."""
-    call = begin(context, directory, json)
     places, pid = _running(call)
     began = time.monotonic()
     patience = _graceful(places) if timeout is None else timeout
@@ -209,13 +205,11 @@ TEAM = [
 ]
 
 
+@directory_command
 def ps(
-    context: typer.Context,
-    directory: options.Dir = None,
-    json: options.Json = False,
+    call: Call,
 ) -> None:
     """List the agents of the team: state, processes, running steps, restarts, last error."""
-    call = begin(context, directory, json)
     places, _ = _running(call)
     keeper, status = _keeper_said(places), read_status(places)
     supervisor = keeper.get("supervisor", {}).get("pid")
@@ -256,15 +250,13 @@ def _shown_run(run: Any) -> str:
     return f"{what}{again}{': ' + run['progress'] if run.get('progress') else ''}"
 
 
+@directory_command
 def restart(
-    context: typer.Context,
+    call: Call,
     agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="The agent.")] = None,
     all: Annotated[bool, typer.Option("--all", help="Every agent.")] = False,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Restart an agent: running steps may finish within its grace. The node and the others go on."""
-    call = begin(context, directory, json)
     if (agent is None) == (not all):
         raise UsageFailed("name one agent, or say --all", hint="relaymesh ps lists the agents")
     places, _ = _running(call)
@@ -276,18 +268,16 @@ def restart(
     call.output.record({"restarted": list(answer.done)})
 
 
+@directory_command
 def logs(
-    context: typer.Context,
+    call: Call,
     agent: Annotated[
         str | None, typer.Argument(metavar="AGENT", help="What this agent said; else what the team did.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="The last N lines.")] = 50,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Show what the team did, or what one agent wrote to stderr and how its steps ended."""
-    call = begin(context, directory, json)
     places = Places(call.path)
     if agent is not None and ("/" in agent or "\0" in agent):
         raise UsageFailed("the name of an agent has no slash", hint="relaymesh ps lists the agents")

@@ -10,9 +10,10 @@ import typer
 
 from relaymesh.cli import options
 from relaymesh.cli.asking import confirm
+from relaymesh.cli.commands import directory_command
 from relaymesh.cli.failure import UsageFailed
 from relaymesh.cli.looking import look_into
-from relaymesh.cli.options import Call, begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column
 from relaymesh.errors import DirectoryError
 from relaymesh.kernel.address import name_of, namespace_of
@@ -40,8 +41,9 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as list s
 
 
 @app.command("create")
+@directory_command
 def create(
-    context: typer.Context,
+    call: Call,
     role: Annotated[
         str | None,
         typer.Option("--role", metavar="ROLE", help="ro: read; rw: read and write; admin: everything."),
@@ -67,11 +69,8 @@ def create(
         str | None,
         typer.Option("--expires", metavar="SPAN", help="Valid for so long: 12h, 30d."),
     ] = None,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Make a token and print it. It is shown this once; only its SHA-256 is kept."""
-    call = begin(context, directory, json)
     lifetime_ms = None if expires is None else _milliseconds(expires, "--expires")
     scopes = _scopes(role, agent, scope)
     token, text = _file(call).create(
@@ -85,45 +84,39 @@ def create(
 
 
 @app.command("list")
+@directory_command
 def list_tokens(
-    context: typer.Context,
+    call: Call,
     all: Annotated[bool, typer.Option("--all", help="Also those that have expired or were revoked.")] = False,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """List the tokens: their ids and what they allow, never the tokens themselves."""
-    call = begin(context, directory, json)
     now = wall_ms()
     rows = [_row(token, now) for token in _file(call).read() if all or token.standing(now) == "valid"]
     call.output.rows(TOKENS, rows, empty="no tokens: relaymesh token create makes one")
 
 
 @app.command("revoke")
+@directory_command
 def revoke(
-    context: typer.Context,
+    call: Call,
     id: Id,
     yes: options.Yes = False,
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """End a token. A running server refuses it, and closes its connections, within a second."""
-    call = begin(context, directory, json)
     confirm(f"revoke token {id}? Clients that use it are cut off.", yes=yes)
     call.output.record(_row(_file(call).revoke(id), wall_ms()))
 
 
 @app.command("rotate")
+@directory_command
 def rotate(
-    context: typer.Context,
+    call: Call,
     id: Id,
     overlap: Annotated[
         str, typer.Option("--overlap", metavar="SPAN", help="How long both are valid: 30m, 24h, 7d.")
     ] = "24h",
-    directory: options.Dir = None,
-    json: options.Json = False,
 ) -> None:
     """Make a successor with the same rights and print it; the old token ends after the overlap."""
-    call = begin(context, directory, json)
     old, new, text = _file(call).rotate(id, _milliseconds(overlap, "--overlap"))
     _show_secret(call, new, text)
     call.output.note(f"token {old.id} is valid until {_time(old.expires_at)}")

@@ -9,10 +9,11 @@ import typer
 
 from relaymesh.cli import options
 from relaymesh.cli.asking import confirm
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.content import read_content
 from relaymesh.cli.looking import look
 from relaymesh.cli.messages import print_receipt
-from relaymesh.cli.options import begin, given_fields, priority_of
+from relaymesh.cli.options import Call, given_fields, priority_of
 from relaymesh.cli.table import Column, short_address
 
 app = typer.Typer(help="Publish to topics, subscribe to them, and see who subscribes.")
@@ -25,8 +26,9 @@ Subscriber = Annotated[str, typer.Argument(metavar="NAME", help="The name of the
 
 
 @app.command("pub")
+@mesh_command
 def publish(
-    context: typer.Context,
+    call: Call,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="For example order.created.")],
     content: options.Content,
     sender: options.Sender = "cli",
@@ -40,13 +42,8 @@ def publish(
     tags: options.Tags = None,
     content_json: options.AsJson = False,
     content_text: options.AsText = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Publish a message to every subscriber of a topic."""
-    call = begin(context, directory, json, url, token)
     value = read_content(content, call.output, as_json=content_json, as_text=content_text)
     fields = given_fields(
         id=id,
@@ -76,15 +73,11 @@ SUBSCRIPTIONS = [
 
 
 @app.command("list")
+@mesh_command
 def list_subscriptions(
-    context: typer.Context,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
+    call: Call,
 ) -> None:
     """List the subscriptions and what waits in each. Works beside a running process."""
-    call = begin(context, directory, json, url, token)
     with look(call) as seen:
         boxes = seen.mailboxes()
 
@@ -105,8 +98,9 @@ def list_subscriptions(
 
 
 @app.command("sub")
+@mesh_command
 def subscribe(
-    context: typer.Context,
+    call: Call,
     topic: Pattern,
     name: Subscriber,
     ordered: Annotated[
@@ -116,17 +110,12 @@ def subscribe(
     capacity: Annotated[
         int | None, typer.Option("--capacity", min=1, metavar="N", help="Messages it may hold.")
     ] = None,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Subscribe to a topic or a pattern. It gets what is published from now on.
 
     A second call only updates the settings. Receive from it with
     relaymesh inbox TOPIC:NAME --take N.
     """
-    call = begin(context, directory, json, url, token)
     settings = given_fields(ordered=ordered or None, max_retries=max_retries, capacity=capacity)
     with call.mesh() as mesh:
         subscription = mesh.subscribe(topic, name, **settings)
@@ -134,18 +123,14 @@ def subscribe(
 
 
 @app.command("unsub")
+@mesh_command
 def unsubscribe(
-    context: typer.Context,
+    call: Call,
     topic: Pattern,
     name: Subscriber,
     yes: options.Yes = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """End a subscription. The messages that it still holds are dropped."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         confirm(f"end {topic}:{name} and drop the messages that wait in it?", yes=yes)
         dropped = mesh.unsubscribe(topic, name)

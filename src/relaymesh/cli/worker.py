@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from relaymesh.cli import options
+from relaymesh.cli.commands import mesh_command
 from relaymesh.cli.failure import UsageFailed
-from relaymesh.cli.options import begin
+from relaymesh.cli.options import Call
 from relaymesh.cli.worker_app import Order
 from relaymesh.cli.worker_processes import Processes
 
@@ -19,8 +19,9 @@ TARGET = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]
 
 
 @app.command("run")
+@mesh_command
 def run(
-    context: typer.Context,
+    call: Call,
     target: Annotated[
         str, typer.Argument(metavar="MODULE:APP", help="A function that registers handlers on a mesh.")
     ],
@@ -36,10 +37,6 @@ def run(
     reload: Annotated[
         bool, typer.Option("--reload", help="Restart when a file of the module changes: for development.")
     ] = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Serve the handlers that MODULE:APP registers, until a signal ends it.
 
@@ -47,7 +44,6 @@ def run(
     `AsyncMesh`. MODULE is looked up in the current directory too. SIGTERM and Ctrl-C let running handlers
     finish; a second signal stops at once. A process that crashes is started again, after a growing pause.
     """
-    call = begin(context, directory, json, url, token)
     if not TARGET.fullmatch(target):
         raise UsageFailed(
             f"{target!r:.80} names no function", hint="write MODULE:APP, as in agents.build:app"

@@ -10,7 +10,8 @@ import typer
 
 from relaymesh.cli import options, task
 from relaymesh.cli.asking import confirm
-from relaymesh.cli.options import begin
+from relaymesh.cli.commands import mesh_command
+from relaymesh.cli.options import Call, begin
 from relaymesh.cli.table import Column
 from relaymesh.cli.task_watch import follow
 from relaymesh.cli.workflow_file import STDIN, File, Input, read_checked, read_document, read_input
@@ -67,17 +68,13 @@ def check(
 
 
 @app.command("graph")
+@mesh_command
 def graph(
-    context: typer.Context,
+    call: Call,
     file: FileOrName,
     as_mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Draw a workflow: its steps by level, or a Mermaid flowchart. A file needs no mesh."""
-    call = begin(context, directory, json, url, token)
     output, name = call.output, stored_name(file)
     if name is None:
         plan = read_checked(file)
@@ -91,8 +88,9 @@ def graph(
 
 
 @app.command("run")
+@mesh_command
 def run(
-    context: typer.Context,
+    call: Call,
     file: FileOrName,
     input: Input = None,
     key: task.RequestKey = None,
@@ -102,17 +100,12 @@ def run(
     notify: task.Notify = None,
     create: task.Create = False,
     watch: Annotated[bool, typer.Option("--watch", help="Follow it until it has ended.")] = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Run a workflow: submit it as a task, and print its id. The same request runs once.
 
     With --watch it follows the task and ends as task watch does. A file is submitted as it is; of a stored
     workflow the version that was put last, or the one named.
     """
-    call = begin(context, directory, json, url, token)
     name, value = stored_name(file), read_input(input)
     document: Mapping[str, Any] = {} if name else read_document(file)
     with call.mesh(create=create) as mesh:
@@ -141,8 +134,9 @@ def run(
 
 
 @app.command("put")
+@mesh_command
 def put(
-    context: typer.Context,
+    call: Call,
     file: File,
     version: Annotated[
         str | None,
@@ -150,16 +144,11 @@ def put(
     ] = None,
     owner: task.Owner = None,
     create: Annotated[bool, typer.Option("--create", help="Make the mesh.")] = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Keep a workflow under a version, to run it by name. The same document again is no new version.
 
     Another document under a version that exists is refused. Tasks that run keep the plan they have.
     """
-    call = begin(context, directory, json, url, token)
     document = read_document(file)
     with call.mesh(create=create) as mesh:
         stored = mesh.put_workflow(document, version, owner=owner)
@@ -167,19 +156,15 @@ def put(
 
 
 @app.command("list")
+@mesh_command
 def list_workflows(
-    context: typer.Context,
+    call: Call,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Show every version of this workflow.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Show at most N.")] = 50,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """List stored workflows, each with its last version; or every version of one. The newest first."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         found = mesh.workflows(name, limit=limit + 1)
     call.output.rows(
@@ -190,16 +175,12 @@ def list_workflows(
 
 
 @app.command("show")
+@mesh_command
 def show(
-    context: typer.Context,
+    call: Call,
     name: Name,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Show a stored workflow: its version, its owner, and its document as YAML."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         stored = mesh.workflow(name)
     if call.output.json:
@@ -211,19 +192,15 @@ def show(
 
 
 @app.command("remove")
+@mesh_command
 def remove(
-    context: typer.Context,
+    call: Call,
     name: Annotated[
         str, typer.Argument(metavar="NAME[@VERSION]", help="What to remove; without a version all of them.")
     ],
     yes: options.Yes = False,
-    directory: options.Dir = None,
-    url: options.Url = None,
-    token: options.Token = None,
-    json: options.Json = False,
 ) -> None:
     """Remove a version of a stored workflow, or all of them. Tasks that run go on."""
-    call = begin(context, directory, json, url, token)
     with call.mesh() as mesh:
         confirm(f"remove {name} for good?", yes=yes)
         removed = mesh.remove_workflow(name)
