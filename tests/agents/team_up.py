@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,12 +119,3 @@ def team_up(folder: Path, *words: str, ready: bool = True, **variables: str) -> 
         yield up
     finally:
         up.close()
-
-
-def until(condition: Any, within_s: float = PATIENCE_S) -> Any:
-    """Wait for what another process does. Returns what the condition returned."""
-    end = time.monotonic() + within_s
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-    return found

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from relaymesh.agents.processes import marks_alive
-from tests.agents.team_up import command, rows, team_up, until
+from tests.agents.team_up import command, rows, team_up
+from tests.waiting import until
 
 SLEEPER = """\
 import json, os, sys, time

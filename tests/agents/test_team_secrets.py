@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.agents.team_up import command, rows, team_up, until
+from tests.agents.team_up import command, rows, team_up
+from tests.waiting import until
 
 CANARY = "canary-7f3a91c2d4e5b6"
 TEAM = """\

@@ -18,7 +18,7 @@ import pytest
 
 from relaymesh.cli.main import main
 from relaymesh.sdk.mesh import Mesh
-from tests.node.doubles import eventually
+from tests.waiting import until
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def on_terminal(*words: str, answer: str = "", columns: int = 80, **changes: str
 def fill(path: Path) -> None:
     """A mesh with some of everything: pending, delayed, two subscriptions, three dead letters."""
     with Mesh(path) as mesh:
-        eventually(lambda: list(path.glob("reports/*.json")), seconds=60)  # of a mesh without dead letters
+        until(lambda: list(path.glob("reports/*.json")))  # of a mesh without dead letters
         planner, coder = mesh.agent("planner"), mesh.agent("coder")
         mesh.agent("tester")
         for number, code in enumerate(("bad_patch", "bad_patch", "timeout")):

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from relaymesh import Mesh
 from relaymesh.cli.failure import Exit
 from tests.cli.running import command, environment
+from tests.waiting import until
 
 APP = """
 import os, time
@@ -98,14 +98,6 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
         worker.process.communicate()
 
 
-def eventually(what: Callable[[], Any]) -> Any:
-    until = time.monotonic() + 30
-    while not (found := what()):
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    return found
-
-
 def mesh_with(path: Path, *contents: str) -> str:
     with Mesh(path) as mesh:
         mesh.agent("builder")
@@ -116,19 +108,19 @@ def mesh_with(path: Path, *contents: str) -> str:
 
 def test_it_serves_the_handlers_of_a_module(run: Callable[..., Worker], tmp_path: Path) -> None:
     worker = run("builders:app", "--dir", mesh_with(tmp_path / "mesh", "a", "b"))
-    eventually(lambda: len(worker.done()) == 2)
+    until(lambda: len(worker.done()) == 2)
     assert worker.end() == 0
 
 
 def test_a_coroutine_function_gets_an_async_mesh(run: Callable[..., Worker], tmp_path: Path) -> None:
     worker = run("builders:async_app", "--dir", mesh_with(tmp_path / "mesh", "a"))
-    assert eventually(worker.done) == [["async", "a", "AsyncMesh"]]
+    assert until(worker.done) == [["async", "a", "AsyncMesh"]]
     assert worker.end(signal.SIGINT) == 0
 
 
 def test_a_stop_lets_a_running_handler_finish(run: Callable[..., Worker], tmp_path: Path) -> None:
     worker = run("builders:app", "--dir", mesh_with(tmp_path / "mesh", "slow"))
-    eventually((tmp_path / "slow-began").exists)
+    until((tmp_path / "slow-began").exists)
     assert worker.end() == 0
     assert [line[1] for line in worker.done()] == ["slow"]
 
@@ -137,7 +129,7 @@ def test_a_process_that_crashes_is_started_again(run: Callable[..., Worker], tmp
     worker = run("builders:app", "--dir", mesh_with(tmp_path / "mesh", "crash"))
     worker.until("started", 2)
     assert {"event": "ended", "process": 1, "code": 3} in worker.events
-    eventually(worker.done)
+    until(worker.done)
     assert worker.end() == 0
 
 
@@ -152,12 +144,12 @@ def test_its_processes_end_when_it_is_killed(run: Callable[..., Worker], tmp_pat
         except FileNotFoundError:
             return True
 
-    eventually(gone)
+    until(gone)
 
 
 def test_reload_restarts_when_the_module_changes(run: Callable[..., Worker], tmp_path: Path) -> None:
     worker = run("builders:app", "--reload", "--dir", mesh_with(tmp_path / "mesh", "a"))
-    assert eventually(worker.done)[0][:2] == ["1", "a"]
+    assert until(worker.done)[0][:2] == ["1", "a"]
     worker.until("serves")
     (tmp_path / "builders.py").write_text("VERSION = (\n" + APP)
     worker.until("ended", 2)  # by us, and by the mistake in it
@@ -166,7 +158,7 @@ def test_reload_restarts_when_the_module_changes(run: Callable[..., Worker], tmp
     assert worker.end() == 0
     mesh_with(tmp_path / "mesh", "b")
     again = run("builders:app", "--dir", str(tmp_path / "mesh"))
-    eventually(lambda: ["22", "b"] in [line[:2] for line in again.done()])
+    until(lambda: ["22", "b"] in [line[:2] for line in again.done()])
 
 
 def test_several_processes_share_the_work_of_a_node(run: Callable[..., Worker], tmp_path: Path) -> None:
@@ -175,13 +167,13 @@ def test_several_processes_share_the_work_of_a_node(run: Callable[..., Worker], 
         command("serve", "--dir", path, "--port", "0"), env=environment(), stdout=subprocess.PIPE
     )
     try:
-        eventually((tmp_path / "mesh" / "server" / "address.json").exists)
+        until((tmp_path / "mesh" / "server" / "address.json").exists)
         worker = run("builders:app", "--processes", "2", "--dir", path)
         worker.until("serves", 2)
         with Mesh(path) as mesh:
             for _ in range(6):
                 mesh.agent("planner").send("builder", "slow")
-        eventually(lambda: len({line[2] for line in worker.done()}) == 2)
+        until(lambda: len({line[2] for line in worker.done()}) == 2)
         assert worker.end() == 0
     finally:
         node.terminate()

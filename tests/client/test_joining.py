@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from relaymesh.client import RemoteSettings, Transport
 from relaymesh.server.reliability import ReliabilityConfig
 from relaymesh.testing import ManualClock, ManualMesh
 from tests.client.serving import ANY_PORT, ServerThread
+from tests.waiting import until
 
 TRANSPORTS: list[Transport] = ["websocket", "http"]
 OFTEN = replace(ANY_PORT, reliability=ReliabilityConfig(heartbeat_interval=50, heartbeat_timeout=90_000))
@@ -23,13 +22,6 @@ IMPATIENT = RemoteSettings(backoff_s_min=0.01, backoff_s_max=0.05)
 
 def state(server: ServerThread, agent: str) -> str:
     return server.served.roster.state(f"default/{agent}", server.served.now)
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -62,7 +54,7 @@ def test_the_session_keeps_the_agent_online_without_a_call(tmp_path: Path, trans
     ):
         mesh.agent("coder").register()
         clock.advance(91)
-        eventually(lambda: state(server, "coder") == "online")
+        until(lambda: state(server, "coder") == "online")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -72,7 +64,7 @@ def test_it_is_online_again_after_a_restart_of_the_node(tmp_path: Path, transpor
         with Mesh(server.url, token=server.token(), transport=transport, settings=IMPATIENT) as mesh:
             mesh.agent("coder").register(role="developer")
             server = server.again()
-            eventually(lambda: state(server, "coder") == "online")
+            until(lambda: state(server, "coder") == "online")
     finally:
         server.stop()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from relaymesh.journal import Mirror, MirrorMode, archive_behind, drop_archived, recover
@@ -113,13 +111,6 @@ def started(**options: MirrorMode | Syncing) -> Pair:
     pair = Pair(**options)  # type: ignore[arg-type]
     pair.start()
     return pair
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in 20 s"
-        time.sleep(0.002)
 
 
 def same_trees(path: Path) -> bool:

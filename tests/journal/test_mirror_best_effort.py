@@ -19,7 +19,8 @@ from relaymesh.journal import (
 from relaymesh.journal.trailing import Change, without_repeats
 from relaymesh.node.disk import RealDisk
 from relaymesh.testing.disk import Fault
-from tests.journal.mirrored import Pair, same_trees, wait_for
+from tests.journal.mirrored import Pair, same_trees
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("call", ["write_at", "sync", "create", "rename", "sync_folder", "lock", "list"])
@@ -66,7 +67,7 @@ def test_a_slow_best_effort_mirror_does_not_hold_up_the_journal(tmp_path: Path) 
     mirror = Mirror(slow, "best_effort", queue_bytes_max=50_000)
     recovery = recover(primary, JournalSettings(allocate_bytes=0), mirror)
     writer = recovery.open_writer(1)
-    wait_for(lambda: writer.mirror_state == "in step")
+    until(lambda: writer.mirror_state == "in step")
     slow.go_on.clear()
     recovery.disk.sync_folder("journal")  # now the mirror hangs
     for _ in range(20):
@@ -82,7 +83,7 @@ def test_a_slow_best_effort_mirror_does_not_hold_up_the_journal(tmp_path: Path) 
     assert writer.synced == 81
     slow.go_on.set()
     recovery.disk.rename("mark", "mark")  # what a rotation or a checkpoint does
-    wait_for(lambda: writer.mirror_state == "in step")
+    until(lambda: writer.mirror_state == "in step")
     writer.append(b"last", 1, 3)
     writer.close()
     assert same_trees(tmp_path)
@@ -117,11 +118,11 @@ def test_a_mirror_comes_back_while_the_journal_is_written(tmp_path: Path) -> Non
         if number % 10 == 0:
             writer.sync()
         if number % 500 == 499:
-            wait_for(lambda: not writer.mirror_state.startswith(("lost", "catching")))  # type: ignore[union-attr]
+            until(lambda: not writer.mirror_state.startswith(("lost", "catching")))  # type: ignore[union-attr]
             came_back += 1
             side.lose("tried out")
             recovery.disk.rename("mark", "mark")
-    wait_for(lambda: not writer.mirror_state.startswith(("lost", "catching")))  # type: ignore[union-attr]
+    until(lambda: not writer.mirror_state.startswith(("lost", "catching")))  # type: ignore[union-attr]
     writer.close()
     assert came_back == 6
     assert same_trees(tmp_path)

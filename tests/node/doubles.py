@@ -61,10 +61,3 @@ def gated(mesh: Any, sync_s: float = 0.0) -> GatedJournal:
     core = node_of(mesh).core
     core.journal = gate = GatedJournal(core.journal, sync_s)
     return gate
-
-
-def eventually(holds: Any, seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.001)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from relaymesh import AsyncMesh, LeaseLost, Mesh, MeshSettings
-from tests.node.doubles import LIGHT, GatedJournal, eventually, gated
+from tests.node.doubles import LIGHT, GatedJournal, gated
 from tests.node.inside import node_of
+from tests.waiting import until
 
 SETTINGS = MeshSettings(journal=LIGHT, idle_sync_ms=60_000)
 
@@ -40,7 +41,7 @@ def test_many_threads_share_one_sync(tmp_path: Path, threads: ThreadPoolExecutor
         journal.gate.clear()
         through = core.written + 16
         futures = [threads.submit(planner.send, "coder", n) for n in range(16)]
-        eventually(lambda: core.kernel.state.sequence == through)
+        until(lambda: core.kernel.state.sequence == through)
         assert not any(future.done() for future in futures)
         journal.gate.set()
         assert len({future.result(5).sequence for future in futures}) == 16
@@ -80,10 +81,10 @@ def test_no_delivery_leaves_before_its_message_is_synced(tmp_path: Path, threads
         box = node_of(mesh).core.kernel.state.mailboxes["default/coder"]
         journal = gated(mesh)
         waiting = threads.submit(coder.receive, 10)
-        eventually(lambda: box.waiters)
+        until(lambda: box.waiters)
         journal.gate.clear()
         sending = threads.submit(planner.send, "coder", 1)
-        eventually(lambda: box.leased == 1)  # decided
+        until(lambda: box.leased == 1)  # decided
         never_while_closed(journal, waiting, sending)
         assert waiting.result(5).content == 1
 
@@ -164,7 +165,7 @@ def test_what_nobody_waits_for_is_synced_within_a_tenth_of_a_second(tmp_path: Pa
             planner.send("coder", n)
             coder.receive(timeout=5).ack()
             began = time.monotonic()
-            eventually(lambda: core.synced == core.kernel.state.sequence)
+            until(lambda: core.synced == core.kernel.state.sequence)
             worst = max(worst, time.monotonic() - began)
         assert worst < 0.1 + 0.15  # the rest is for a busy machine
 
@@ -177,7 +178,7 @@ def test_on_an_event_loop_too(tmp_path: Path) -> None:
             for n in range(3):
                 await planner.send("coder", n)
                 await (await coder.receive(timeout=5)).ack()
-                await asyncio.to_thread(eventually, lambda: core.synced == core.kernel.state.sequence, 0.25)
+                await asyncio.to_thread(until, lambda: core.synced == core.kernel.state.sequence, 0.25)
 
     asyncio.run(run())
 
@@ -191,7 +192,7 @@ def test_grants_and_acks_are_written_by_the_loop_itself(tmp_path: Path) -> None:
             journal, core = gated(mesh), node_of(mesh).core
             await planner.send("coder", 1)
             assert journal.appended_by != {threading.get_ident()}
-            await asyncio.to_thread(eventually, lambda: not core._syncing.locked())  # its sync is just over
+            await asyncio.to_thread(until, lambda: not core._syncing.locked())  # its sync is just over
             journal.appended_by.clear()
             delivery = await coder.receive(timeout=5)
             assert core.written == core.kernel.state.sequence
@@ -233,7 +234,7 @@ def test_an_idle_mesh_is_not_synced_again_and_again(tmp_path: Path) -> None:
         for n in range(50):
             planner.send("coder", n)
             coder.receive(timeout=5).ack()
-        eventually(lambda: node_of(mesh).core.unsynced == 0)
+        until(lambda: node_of(mesh).core.unsynced == 0)
         before = journal.syncs
         time.sleep(0.25)
         assert journal.syncs == before
@@ -290,7 +291,7 @@ def test_a_result_that_is_waited_for_is_told_by_the_sync_of_its_end(
         assert delivery is not None
         core, journal = node_of(mesh).core, gated(mesh)
         waiting = threads.submit(task.result, 10)
-        eventually(lambda: task.id in core._watchers)
+        until(lambda: task.id in core._watchers)
         journal.gate.clear()
         ending = threads.submit(delivery.finish, "done")
         never_while_closed(journal, waiting, ending)
@@ -308,7 +309,7 @@ def test_a_watch_that_waits_on_a_loop_is_told_by_the_sync_too(tmp_path: Path) ->
             assert delivery is not None
             core, journal = node_of(mesh).core, gated(mesh)
             waiting = asyncio.create_task(task.result(10))
-            await asyncio.to_thread(eventually, lambda: task.id in core._watchers)
+            await asyncio.to_thread(until, lambda: task.id in core._watchers)
             journal.gate.clear()
             ending = asyncio.create_task(delivery.finish("done"))
             assert await asyncio.to_thread(journal.waiting.wait, 5)
@@ -333,7 +334,7 @@ def test_a_watch_sees_a_change_that_writes_nothing_at_once(
         core, states = node_of(mesh).core, task.watch()
         assert next(states).step("one").progress == ""
         following = threads.submit(next, states)
-        eventually(lambda: task.id in core._watchers)
+        until(lambda: task.id in core._watchers)
         delivery.report("half done")
         assert following.result(5).step("one").progress == "half done"
 

@@ -13,7 +13,8 @@ import pytest
 from relaymesh import Mesh, MeshSettings
 from relaymesh.testing import ManualClock, ManualMesh
 from relaymesh.testing.disk import Fault, Keep, MemoryDisk, PowerLost
-from tests.node.doubles import LIGHT, eventually
+from tests.node.doubles import LIGHT
+from tests.waiting import until
 
 HOUR = 3_600
 DAY = 24 * HOUR
@@ -217,7 +218,7 @@ def test_a_mesh_with_threads_of_its_own_does_it_too(tmp_path: Path) -> None:
     with ManualMesh(tmp_path, settings=SETTINGS, clock=long_ago) as manual:
         die(manual, "a")
     with Mesh(tmp_path, settings=SETTINGS) as mesh:
-        eventually(lambda: mesh.dead_letters() == [], 10)
+        until(lambda: mesh.dead_letters() == [], 10)
     assert [line["messageId"] for line in lines(tmp_path / "dead-letters")] == ["a"]
 
 

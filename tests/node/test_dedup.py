@@ -16,8 +16,9 @@ from relaymesh.kernel.commands import Settle
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.node.local import LocalSession
 from relaymesh.testing import ManualClock, ManualMesh
-from tests.node.doubles import LIGHT, eventually
+from tests.node.doubles import LIGHT
 from tests.node.inside import node_of
+from tests.waiting import until
 
 FORGETFUL = MeshSettings(remembered_ids_max=10, journal=LIGHT)
 
@@ -115,7 +116,7 @@ def test_duplicates_after_more_than_a_hundred_thousand_other_ids_and_a_restart(t
     count = 101_000
     with Mesh(tmp_path) as mesh:
         send_and_handle(mesh, count)
-        eventually(lambda: mesh.stats().remembered_ids <= 100_000, 20)
+        until(lambda: mesh.stats().remembered_ids <= 100_000, 20)
         all_duplicates(mesh, 1000)
     with Mesh(tmp_path) as mesh:
         all_duplicates(mesh, count)

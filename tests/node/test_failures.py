@@ -19,8 +19,9 @@ import pytest
 from relaymesh import AsyncMesh, DiskFloor, JournalPoisoned, Mesh, MeshSettings, StoreLagging
 from relaymesh.node.node import Node
 from relaymesh.testing import Fault, ManualClock, ManualMesh, MemoryDisk
-from tests.node.doubles import LIGHT, eventually, gated, mesh_on
+from tests.node.doubles import LIGHT, gated, mesh_on
 from tests.node.inside import node_of
+from tests.waiting import until
 
 SEGMENT = "journal/"
 
@@ -35,7 +36,7 @@ def test_a_failed_write_or_sync_poisons_the_journal(call: str) -> None:
     delivery = coder.receive(timeout=5)
     with ThreadPoolExecutor(9) as threads:
         waiting = threads.submit(mesh.agent("tester").receive, 30)
-        eventually(lambda: node_of(mesh).core.kernel.state.mailboxes["default/tester"].waiters)
+        until(lambda: node_of(mesh).core.kernel.state.mailboxes["default/tester"].waiters)
         disk.faults.append(Fault(call, error=errno.EIO, within=SEGMENT))
         sends = [threads.submit(planner.send, "coder", n, id=f"m{n}") for n in range(8)]
         futures: list[Future[Any]] = [*sends, waiting]
@@ -84,7 +85,7 @@ def test_nor_does_an_event_loop_wait_for_ever(
         (await mesh.agent("handled")).handle(ran.append)
         waiting = asyncio.create_task(coder.receive())
         asking = asyncio.create_task(planner.ask("handled", 1, timeout=30))
-        await asyncio.to_thread(eventually, lambda: ran)
+        await asyncio.to_thread(until, lambda: ran)
         disk.faults.append(Fault(call, error=errno.EIO, within=SEGMENT))
         sends = [asyncio.create_task(planner.send("coder", n)) for n in range(20)]
         for task in [*sends, waiting, asking]:
@@ -174,7 +175,7 @@ def test_a_store_that_is_down_refuses_sends_and_loses_nothing(tmp_path: Path) ->
         planner.send("coder", 1)
         assert node.projector is not None
         projector = node.projector
-        eventually(lambda: projector.failed)
+        until(lambda: projector.failed)
         with pytest.raises(StoreLagging):
             planner.send("coder", 2)
         coder.receive(timeout=5).ack()

@@ -23,7 +23,8 @@ from relaymesh.node.projector import InlineProjector
 from relaymesh.store import aging
 from relaymesh.testing import ManualClock, ManualMesh
 from relaymesh.wire.retention import PreviewPurge, Purge
-from tests.node.doubles import LIGHT, eventually
+from tests.node.doubles import LIGHT
+from tests.waiting import until
 
 HOUR = 3_600
 DAY = 24 * HOUR
@@ -287,7 +288,7 @@ def test_messages_flow_while_a_purge_runs(tmp_path: Path) -> None:
         for delivery in coder.receive_many(3_000):
             delivery.ack()
         store = mesh._session.node.store  # type: ignore[attr-defined]
-        eventually(lambda: store.counts() == {"acked": 3_000})
+        until(lambda: store.counts() == {"acked": 3_000})
         ended = threading.Event()
         sent: list[str] = []
 
@@ -460,7 +461,7 @@ def test_a_purge_that_was_killed_is_finished_by_the_next_and_nothing_else_is_gon
         waiting = [entry.envelope.id for entry in mesh.agent("coder").peek(1_000)]
         assert waiting == [f"m{n}" for n in range(200, 300)]
         store = mesh._session.node.store  # type: ignore[attr-defined]
-        eventually(lambda: mesh.stats().store_lag == 0)
+        until(lambda: mesh.stats().store_lag == 0)
         assert store.counts().get("pending") == 100
         assert "dead" not in store.counts()
     assert set(archived(tmp_path)) == {f"m{n}" for n in range(0, 200, 2)}

@@ -10,8 +10,9 @@ from relaymesh import Closed
 from relaymesh.kernel.commands import Nack, Send
 from relaymesh.kernel.envelope import Envelope
 from relaymesh.testing import MemoryDisk
-from tests.node.doubles import eventually, mesh_on
+from tests.node.doubles import mesh_on
 from tests.node.inside import node_of
+from tests.waiting import until
 
 
 def broken(token: int) -> Nack:
@@ -31,7 +32,7 @@ def test_the_mesh_stops_tells_everybody_and_opens_again_with_all_that_was_receip
     core = node_of(mesh).core
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(mesh.agent("tester").receive, 30)
-        eventually(lambda: core.kernel.state.mailboxes["default/tester"].waiters)
+        until(lambda: core.kernel.state.mailboxes["default/tester"].waiters)
         with pytest.raises(Closed, match="the record Returned of default/coder cannot be written"):
             core.execute(broken(delivery._token))
         with pytest.raises(Closed, match="cannot be written"):

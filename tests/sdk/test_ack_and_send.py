@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from relaymesh import InvalidEnvelope, LeaseLost, MailboxFull, UnknownRecipient
-from tests.sdk.uniform import Worlds, until
+from tests.sdk.uniform import Worlds
+from tests.waiting import until_async
 
 
 async def test_a_delivery_is_acked_and_the_next_message_sent_in_its_agents_name(worlds: Worlds) -> None:
@@ -120,7 +121,7 @@ async def test_a_handler_passes_its_work_on(worlds: Worlds) -> None:
         await planner.send("coder", 1)
         assert (await planner.receive(timeout=5)).content == 2
         counters = mesh.node.core.kernel.state.mailboxes["default/coder"].counters
-        await until(lambda: counters.acked == 1)
+        await until_async(lambda: counters.acked == 1)
         assert counters.retried == 0
 
 

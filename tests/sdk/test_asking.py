@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from relaymesh import InvalidEnvelope, LeaseLost, MailboxFull, NoAnswer, Reject, UnknownRecipient
-from tests.sdk.uniform import Worlds, until
+from tests.sdk.uniform import Worlds
+from tests.waiting import until_async
 
 
 async def test_a_question_is_answered(worlds: Worlds) -> None:
@@ -54,7 +55,7 @@ async def test_nobody_else_is_given_the_answer(worlds: Worlds) -> None:
         asking = asyncio.create_task(planner.ask("coder", "?", timeout=30))
         question = await coder.receive(timeout=5)
         reading = asyncio.create_task(planner.receive(timeout=30))
-        await until(lambda: mesh.node.core.kernel.state.mailboxes["default/planner"].waiters)
+        await until_async(lambda: mesh.node.core.kernel.state.mailboxes["default/planner"].waiters)
         await coder.answer(question, "!")
         assert (await asking).content == "!"
         assert not reading.done()

@@ -15,7 +15,8 @@ from relaymesh.node.clock import Latch
 from relaymesh.testing import ManualClock
 from tests.node.doubles import gated
 from tests.node.inside import node_of
-from tests.sdk.uniform import SteppedClock, Uniform, Worlds, until
+from tests.sdk.uniform import SteppedClock, Uniform, Worlds
+from tests.waiting import until_async
 
 
 async def test_closing_twice_is_closing_once(worlds: Worlds) -> None:
@@ -63,7 +64,7 @@ async def test_whoever_waits_is_told_when_the_mesh_closes(worlds: Worlds) -> Non
     mesh = await worlds.open()
     coder = await mesh.agent("coder")
     waiting = asyncio.create_task(coder.receive())
-    await until(lambda: mesh.node.core.kernel.state.mailboxes["default/coder"].waiters)
+    await until_async(lambda: mesh.node.core.kernel.state.mailboxes["default/coder"].waiters)
     await mesh.close()
     with pytest.raises(Closed):
         await waiting
@@ -117,9 +118,9 @@ async def test_a_graceful_stop_lets_running_handlers_finish(durable_worlds: Worl
 
     await planner.send_many([{"to": "coder", "content": n, "key": "k"} for n in range(3)])
     coder.handle(work)
-    await until(inside.is_set)
+    await until_async(inside.is_set)
     closing = asyncio.create_task(mesh.close())
-    await until(lambda: mesh.inner._pool._closing)
+    await until_async(lambda: mesh.inner._pool._closing)
     go_on.set()
     await closing
     assert done[0] == 0
@@ -147,7 +148,7 @@ async def test_a_handler_that_does_not_finish_has_its_delivery_returned_unburned
 
     await planner.send("coder", 1)
     coder.handle(stuck_awaited if durable_worlds.awaited else stuck)
-    await until(inside.is_set)
+    await until_async(inside.is_set)
     await mesh.close(timeout=0.05)
     go_on.set()
     async with durable_worlds() as mesh:
@@ -250,13 +251,13 @@ async def test_a_cancelled_receive_gives_its_grant_back_unburned(tmp_path: Path,
         planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
         box = mesh.node.core.kernel.state.mailboxes["default/coder"]
         waiting = asyncio.create_task(coder.receive())
-        await until(lambda: box.waiters)
+        await until_async(lambda: box.waiters)
         journal = gated(mesh.inner)
         sending: list[asyncio.Task[Any]] = []
         if served:
             journal.gate.clear()
             sending.append(asyncio.create_task(planner.send("coder", 1)))
-            await until(journal.waiting.is_set)  # granted, but not yet handed over
+            await until_async(journal.waiting.is_set)  # granted, but not yet handed over
             assert box.leased == 1
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

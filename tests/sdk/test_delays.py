@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 
 from relaymesh.testing import ManualMesh
-from tests.sdk.uniform import START, Worlds, until
+from tests.sdk.uniform import START, Worlds
+from tests.waiting import until_async
 
 FAR_BELOW = pytest.param(-(10**5000), id="far below")  # too long to be printed
 FAR_AHEAD = pytest.param(10**5000, id="far ahead")
@@ -33,7 +34,7 @@ async def test_somebody_who_waits_gets_it_when_it_is_due(worlds: Worlds) -> None
         planner, coder = await mesh.agent("planner"), await mesh.agent("coder")
         await planner.send("coder", 1, delay_ms=60_000)
         waiting = asyncio.create_task(coder.receive())
-        await until(lambda: mesh.node.core.kernel.state.mailboxes["default/coder"].waiters)
+        await until_async(lambda: mesh.node.core.kernel.state.mailboxes["default/coder"].waiters)
         await mesh.pass_time(60)
         assert (await waiting).content == 1
 

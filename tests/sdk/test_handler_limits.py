@@ -11,7 +11,8 @@ import pytest
 
 from relaymesh import AsyncMesh, InvalidValue, LeaseLost, Mesh, Reject
 from relaymesh.testing import AsyncManualMesh, ManualMesh
-from tests.sdk.uniform import World, Worlds, until
+from tests.sdk.uniform import World, Worlds
+from tests.waiting import until_async
 
 
 class Gate:
@@ -45,7 +46,7 @@ class Gate:
     async def awaited(self, delivery: Any) -> None:
         self._enter()
         try:
-            await until(self.open.is_set, 10)
+            await until_async(self.open.is_set, 10)
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -76,7 +77,7 @@ async def test_a_handler_is_given_in_any_of_four_forms(worlds: Worlds) -> None:
         await mesh.publish("news", 1)
         await planner.send_many([{"to": name, "content": 1} for name in "abcd"])
         wanted = ["default/a", "default/b", "default/c", "default/d", "default/news:e"]
-        await until(lambda: sorted(seen) == wanted)
+        await until_async(lambda: sorted(seen) == wanted)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +122,11 @@ async def test_no_more_runs_of_a_handler_than_its_concurrency(worlds: Worlds, ot
         coder.handle(gate.awaited if worlds.awaited else gate, concurrency=2)
         await planner.send_many([{"to": "coder", "content": n} for n in range(6)])
         await planner.send_many([{"to": "planner", "content": n} for n in range(3)])
-        await until(lambda: gate.inside == 2 and (not others or free.inside == 3))
+        await until_async(lambda: gate.inside == 2 and (not others or free.inside == 3))
         assert (await mesh.stats()).mailboxes["default/coder"].leased == 2, "the others wait for anyone"
         gate.open.set()
         free.open.set()
-        await until(lambda: counters(mesh).acked == 6)
+        await until_async(lambda: counters(mesh).acked == 6)
         assert gate.most == 2
 
 
@@ -135,9 +136,9 @@ async def test_a_concurrency_above_the_pool_is_the_pool_s(worlds: Worlds) -> Non
         gate = Gate()
         coder.handle(concurrency=50)(gate.awaited if worlds.awaited else gate)
         await planner.send_many([{"to": "coder", "content": n} for n in range(6)])
-        await until(lambda: gate.inside == 2)
+        await until_async(lambda: gate.inside == 2)
         gate.open.set()
-        await until(lambda: counters(mesh).acked == 6)
+        await until_async(lambda: counters(mesh).acked == 6)
         assert gate.most == 2
 
 
@@ -153,12 +154,12 @@ async def test_a_coroutine_beyond_its_time_is_cancelled_and_tried_again(worlds: 
         coder.handle(time_limit=100)(gate.awaited)
         await planner.send("coder", 1)
         for attempt in (1, 2):
-            await until(lambda attempt=attempt: gate.begun == attempt)  # type: ignore[misc]
+            await until_async(lambda attempt=attempt: gate.begun == attempt)  # type: ignore[misc]
             await mesh.pass_time(99)
             assert gate.cancelled == attempt - 1, "its lease is renewed until then"
             await mesh.pass_time(1)
-            await until(lambda attempt=attempt: gate.cancelled == attempt)  # type: ignore[misc]
-        await until(lambda: mesh.node.core.kernel.state.letters.count)
+            await until_async(lambda attempt=attempt: gate.cancelled == attempt)  # type: ignore[misc]
+        await until_async(lambda: mesh.node.core.kernel.state.letters.count)
         (letter,) = await mesh.dead_letters()
         assert [failure.code for failure in letter.failures] == ["timeout", "timeout"]
         assert letter.error == "TimeoutError: the handler took longer than its time limit of 100 s"
@@ -171,15 +172,15 @@ async def test_a_plain_function_beyond_its_time_is_nacked_and_its_late_result_ig
         gate = Gate()
         coder.handle(gate, time_limit=100)
         await planner.send("coder", 1)
-        await until(lambda: gate.begun == 1)
+        await until_async(lambda: gate.begun == 1)
         await mesh.pass_time(99)
         assert counters(mesh).retried == 0
         await mesh.pass_time(1)
-        await until(lambda: counters(mesh).retried == 1)
+        await until_async(lambda: counters(mesh).retried == 1)
         assert gate.begun == 1, "it still has its worker, and there is no other"
         gate.open.set()
-        await until(lambda: gate.done == 2)
-        await until(lambda: counters(mesh).acked == 1)
+        await until_async(lambda: gate.done == 2)
+        await until_async(lambda: counters(mesh).acked == 1)
         assert (gate.begun, counters(mesh).retried) == (2, 1), "the late result was no ack"
 
 
@@ -194,13 +195,13 @@ async def test_a_plain_function_that_fails_after_its_time_fails_once(worlds: Wor
             raise ValueError("late")
 
         await planner.send("coder", 1)
-        await until(lambda: gate.begun == 1)
+        await until_async(lambda: gate.begun == 1)
         await mesh.pass_time(100)
-        await until(lambda: mesh.node.core.kernel.state.letters.count)
+        await until_async(lambda: mesh.node.core.kernel.state.letters.count)
         gate.open.set()
-        await until(lambda: gate.done == 1)
+        await until_async(lambda: gate.done == 1)
         await planner.send("coder", 2)
-        await until(lambda: mesh.node.core.kernel.state.letters.count == 2)
+        await until_async(lambda: mesh.node.core.kernel.state.letters.count == 2)
         first, second = await mesh.dead_letters()
         assert [failure.code for failure in first.failures] == ["timeout"]
         assert [failure.code for failure in second.failures] == ["other"]
@@ -224,11 +225,11 @@ async def test_what_a_function_does_with_its_delivery_after_its_time_is_refused(
                 refused.append(error)
 
         await planner.send("coder", 1)
-        await until(lambda: gate.begun == 1)
+        await until_async(lambda: gate.begun == 1)
         await mesh.pass_time(100)
-        await until(lambda: mesh.node.core.kernel.state.letters.count)
+        await until_async(lambda: mesh.node.core.kernel.state.letters.count)
         gate.open.set()
-        await until(lambda: refused)
+        await until_async(lambda: refused)
         assert await planner.receive_many(5) == []
 
 
@@ -238,10 +239,10 @@ async def test_a_run_within_its_time_is_acked(worlds: Worlds) -> None:
         gate = Gate()
         coder.handle(gate.awaited if worlds.awaited else gate, time_limit=100)
         await planner.send("coder", 1)
-        await until(lambda: gate.begun == 1)
+        await until_async(lambda: gate.begun == 1)
         await mesh.pass_time(99)
         gate.open.set()
-        await until(lambda: counters(mesh).acked == 1)
+        await until_async(lambda: counters(mesh).acked == 1)
         await mesh.pass_time(100)
         assert (counters(mesh).retried, counters(mesh).dead) == (0, 0)
 
@@ -259,14 +260,14 @@ async def test_a_coroutine_that_ignores_its_cancellation_has_failed_all_the_same
                 await asyncio.sleep(0)
 
         await planner.send("coder", 1)
-        await until(lambda: gate.begun == 1)
+        await until_async(lambda: gate.begun == 1)
         await mesh.pass_time(100)
-        await until(lambda: mesh.node.core.kernel.state.letters.count)
+        await until_async(lambda: mesh.node.core.kernel.state.letters.count)
         (letter,) = await mesh.dead_letters()
         assert letter.code == "timeout"
         await planner.send("coder", 2)
         gate.open.set()
-        await until(lambda: counters(mesh).acked == 1)
+        await until_async(lambda: counters(mesh).acked == 1)
 
 
 async def test_an_at_most_once_coroutine_is_cancelled_and_not_tried_again(worlds: Worlds) -> None:
@@ -277,9 +278,9 @@ async def test_an_at_most_once_coroutine_is_cancelled_and_not_tried_again(worlds
         gate = Gate()
         coder.handle(gate.awaited, time_limit=100)
         await planner.send("coder", 1)
-        await until(lambda: gate.begun == 1)
+        await until_async(lambda: gate.begun == 1)
         await mesh.pass_time(100)
-        await until(lambda: gate.cancelled == 1)
+        await until_async(lambda: gate.cancelled == 1)
         await mesh.pass_time(100)
         assert gate.begun == 1
 
@@ -291,9 +292,9 @@ async def test_the_contract_decides_what_a_timeout_is(worlds: Worlds) -> None:
         gate = Gate()
         coder.handle(gate.awaited, time_limit=100)
         await planner.send("coder", 1)
-        await until(lambda: gate.begun == 1)
+        await until_async(lambda: gate.begun == 1)
         await mesh.pass_time(100)
-        await until(lambda: mesh.node.core.kernel.state.letters.count)
+        await until_async(lambda: mesh.node.core.kernel.state.letters.count)
         (letter,) = await mesh.dead_letters()
         assert (letter.attempts, letter.code) == (1, "TimeoutError")
 

@@ -13,7 +13,8 @@ import pytest
 from relaymesh import Drop, InvalidEnvelope, InvalidSettings, Reject, Retry, UnknownRecipient
 from relaymesh.sdk import pool
 from relaymesh.testing import ManualMesh
-from tests.sdk.uniform import World, Worlds, until
+from tests.sdk.uniform import World, Worlds
+from tests.waiting import until_async
 
 
 class Gate:
@@ -38,7 +39,7 @@ class Gate:
     async def awaited(self, delivery: Any) -> None:
         self.inside += 1
         self.most = max(self.most, self.inside)
-        await until(self.open.is_set, 10)
+        await until_async(self.open.is_set, 10)
         self.inside -= 1
         self.seen.append(delivery.content)
 
@@ -53,14 +54,14 @@ async def test_a_handler_runs_for_every_message(worlds: Worlds, awaited: bool) -
         coder.handle(gate.awaited if awaited else gate.__call__)
         for n in range(10):
             await planner.send("coder", n)
-        await until(lambda: len(gate.seen) == 10)
+        await until_async(lambda: len(gate.seen) == 10)
         assert sorted(gate.seen) == list(range(10))
         await acked(mesh, "default/coder", 10)
 
 
 async def acked(mesh: World, mailbox: str, count: int) -> None:
     counters = mesh.node.core.kernel.state.mailboxes[mailbox].counters
-    await until(lambda: counters.acked == count)
+    await until_async(lambda: counters.acked == count)
 
 
 async def test_an_object_that_returns_a_coroutine_is_awaited(worlds: Worlds) -> None:
@@ -92,7 +93,7 @@ async def test_on_subscribes_under_the_function_s_name(worlds: Worlds) -> None:
             seen.append(delivery.content)
 
         assert (await mesh.publish("builds.main", 1)).targets == 1
-        await until(lambda: seen == [1])
+        await until_async(lambda: seen == [1])
         await acked(mesh, "default/builds.*:build", 1)
         assert build.__name__ == "build"
 
@@ -134,7 +135,7 @@ async def test_a_handler_that_raises_has_failed_and_its_worker_goes_on(
                 raise error
 
         await planner.send("coder", 0)
-        await until(lambda: seen == [0])
+        await until_async(lambda: seen == [0])
         await planner.send("coder", 1)
         await acked(mesh, "default/coder", 1)
         assert seen == [0, 1]
@@ -152,7 +153,7 @@ async def test_a_failure_is_recorded_with_its_stack(worlds: Worlds) -> None:
             raise LookupError("no such branch")
 
         await planner.send("coder", 1, id="m")
-        await until(lambda: mesh.node.core.kernel.state.letters.count)
+        await until_async(lambda: mesh.node.core.kernel.state.letters.count)
         (letter,) = await mesh.dead_letters()
         (failure,) = letter.failures
         assert (failure.attempt, failure.code, failure.reason) == (1, "other", "LookupError: no such branch")
@@ -167,7 +168,7 @@ async def test_the_pool_is_bounded(worlds: Worlds) -> None:
         gate = Gate()
         coder.handle(gate.awaited if worlds.awaited else gate)
         await planner.send_many([{"to": "coder", "content": n} for n in range(12)])
-        await until(lambda: gate.inside == 3)
+        await until_async(lambda: gate.inside == 3)
         if not worlds.awaited:
             assert mesh.inner._pool.threads == 3
         assert (await mesh.stats()).mailboxes["default/coder"].leased <= 6
@@ -185,11 +186,11 @@ async def test_threads_that_idle_beyond_the_core_end(worlds: Worlds, monkeypatch
         gate = Gate()
         coder.handle(gate)
         await planner.send_many([{"to": "coder", "content": n} for n in range(4)])
-        await until(lambda: gate.inside == 4)
+        await until_async(lambda: gate.inside == 4)
         gate.open.set()
-        await until(lambda: mesh.inner._pool.threads == 1)
+        await until_async(lambda: mesh.inner._pool.threads == 1)
         await planner.send("coder", "still served")
-        await until(lambda: "still served" in gate.seen)
+        await until_async(lambda: "still served" in gate.seen)
 
 
 async def test_a_flood_on_one_topic_does_not_stop_another(worlds: Worlds) -> None:
@@ -199,10 +200,10 @@ async def test_a_flood_on_one_topic_does_not_stop_another(worlds: Worlds) -> Non
         quick.open.set()
         mesh.on("a", "slow")(slow.awaited if worlds.awaited else slow)
         await mesh.publish_many("a", [{"content": n} for n in range(3)])
-        await until(lambda: slow.inside == 3)
+        await until_async(lambda: slow.inside == 3)
         mesh.on("b", "quick")(quick.awaited if worlds.awaited else quick)
         await mesh.publish("b", "through")
-        await until(lambda: quick.seen == ["through"])
+        await until_async(lambda: quick.seen == ["through"])
         slow.open.set()
 
 
@@ -257,7 +258,9 @@ async def test_a_retry_holds_its_lane(worlds: Worlds) -> None:
 
         await planner.send_many([{"to": "coder", "content": n, "key": "k"} for n in range(3)])
         coder.handle(work)
-        await until(lambda: mesh.node.core.kernel.state.mailboxes["default/coder"].counters.retried == 1)
+        await until_async(
+            lambda: mesh.node.core.kernel.state.mailboxes["default/coder"].counters.retried == 1
+        )
         await mesh.pass_time(1)
         await acked(mesh, "default/coder", 3)
         assert seen == [(0, 1), (0, 2), (1, 1), (2, 1)]
@@ -270,7 +273,7 @@ async def test_a_lease_is_renewed_while_its_handler_lives(worlds: Worlds) -> Non
         gate = Gate()
         coder.handle(gate.awaited if worlds.awaited else gate)
         await planner.send("coder", "think")
-        await until(lambda: gate.inside == 1)
+        await until_async(lambda: gate.inside == 1)
         await mesh.pass_time(300)
         gate.open.set()
         await acked(mesh, "default/coder", 1)
@@ -286,7 +289,7 @@ async def test_what_waits_behind_a_long_handler_keeps_its_lease_and_its_attempts
         await planner.send_many([{"to": "coder", "content": n, "key": "k"} for n in range(3)])
         await planner.send_many([{"to": "coder", "content": n} for n in range(3, 5)])
         coder.handle(gate.awaited if worlds.awaited else gate)
-        await until(lambda: gate.inside == 1)
+        await until_async(lambda: gate.inside == 1)
         await mesh.pass_time(300)
         assert await mesh.dead_letters() == []
         gate.open.set()
@@ -337,13 +340,13 @@ async def test_a_handler_that_lost_its_lease_has_its_result_refused_and_is_not_r
         gate = Gate()
         coder.handle(gate.awaited if worlds.awaited else gate)
         await planner.send("coder", 1, id="m")
-        await until(lambda: gate.inside == 1)
+        await until_async(lambda: gate.inside == 1)
         mesh.clock.advance(31)  # nobody renewed: the process was stopped, say
         await mesh.deliver_due()
         with caplog.at_level(logging.WARNING, "relaymesh.sdk"):
             gate.open.set()
             await acked(mesh, "default/coder", 1)
-        await until(lambda: "the lease of m on default/coder was lost" in caplog.text)
+        await until_async(lambda: "the lease of m on default/coder was lost" in caplog.text)
         stats = (await mesh.stats()).mailboxes["default/coder"]
         assert gate.seen == [1]
         assert (stats.pending, stats.delivered, stats.retried) == (0, 1, 1)
@@ -376,7 +379,7 @@ async def test_a_handler_of_at_most_once_runs_once_whatever_it_does(worlds: Worl
         listener = await mesh.subscribe("news", "once", delivery_semantics="at_most_once", ordered=True)
         await mesh.publish_many("news", [{"content": n} for n in range(3)])
         listener.handle(work)
-        await until(lambda: len(seen) == 3)
+        await until_async(lambda: len(seen) == 3)
         await mesh.pass_time(100)
         assert sorted(seen) == [0, 1, 2]
 

@@ -9,7 +9,8 @@ import pytest
 
 from relaymesh import Drop, InvalidValue, Reject, Retry
 from relaymesh.testing import AsyncManualMesh, ManualMesh
-from tests.sdk.uniform import World, Worlds, until
+from tests.sdk.uniform import World, Worlds
+from tests.waiting import until_async
 
 
 class Seen:
@@ -38,7 +39,7 @@ async def test_hooks_are_called_before_and_after_a_handler(worlds: Worlds, await
         seen = Seen(mesh, awaited)
         coder.handle(lambda delivery: seen.calls.append(("run", delivery.content)))
         await coder.send("coder", 1)
-        await until(lambda: len(seen.calls) == 3)
+        await until_async(lambda: len(seen.calls) == 3)
         assert seen.calls == [("before", 1, False), ("run", 1), ("after", 1, True)]
 
 
@@ -64,7 +65,7 @@ async def test_a_failure_and_a_dead_letter_have_hooks_of_their_own(
             raise error
 
         await coder.send("coder", 1)
-        await until(lambda: len(seen.calls) == len(calls))
+        await until_async(lambda: len(seen.calls) == len(calls))
         assert [call[0] for call in seen.calls] == calls
         assert all(call[1:] == (1, True, repr(error)) for call in seen.calls if len(call) == 4)
 
@@ -75,7 +76,7 @@ async def test_a_handler_that_nacks_itself_has_failed(worlds: Worlds) -> None:
         seen = Seen(mesh, worlds.awaited)
         coder.handle(lambda delivery: delivery.nack("no", retryable=False))
         await coder.send("coder", 1)
-        await until(lambda: len(seen.calls) == 3)
+        await until_async(lambda: len(seen.calls) == 3)
         assert seen.calls[1:] == [("failure", 1, True, "None"), ("dead_letter", 1, True, "None")]
 
 
@@ -86,12 +87,12 @@ async def test_a_time_limit_is_a_failure(worlds: Worlds) -> None:
 
         @coder.handle(time_limit=100)
         async def hang(delivery: Any) -> None:
-            await until(lambda: False, 10)
+            await until_async(lambda: False, 10)
 
         await coder.send("coder", 1)
-        await until(lambda: seen.calls)
+        await until_async(lambda: seen.calls)
         await mesh.pass_time(100)
-        await until(lambda: len(seen.calls) == 3)
+        await until_async(lambda: len(seen.calls) == 3)
         assert [call[0] for call in seen.calls] == ["before", "failure", "dead_letter"]
         assert "time limit of 100 s" in seen.calls[1][3]
 
@@ -119,7 +120,7 @@ async def test_a_hook_that_raises_is_logged_and_changes_nothing(
 
         with caplog.at_level(logging.WARNING, "relaymesh.sdk"):
             await coder.send("coder", 1)
-            await until(lambda: len(seen.calls) == (3 if fails else 2))
+            await until_async(lambda: len(seen.calls) == (3 if fails else 2))
         assert ran == [1]
         assert caplog.text.count("ValueError('a bug of the hook')") == len(seen.calls)
         counters = mesh.node.core.kernel.state.mailboxes["default/coder"].counters
@@ -142,9 +143,9 @@ async def test_before_may_end_a_delivery_and_its_handler_is_not_called(
         coder.handle(lambda delivery: ran.append(delivery.content))
         await coder.send("coder", "forbidden")
         await coder.send("coder", "allowed")
-        await until(lambda: ran == ["allowed"])
+        await until_async(lambda: ran == ["allowed"])
         counters = mesh.node.core.kernel.state.mailboxes["default/coder"].counters
-        await until(lambda: getattr(counters, counted) == 1)
+        await until_async(lambda: getattr(counters, counted) == 1)
 
 
 async def test_what_is_no_function_is_refused(worlds: Worlds) -> None:

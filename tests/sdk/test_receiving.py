@@ -14,7 +14,8 @@ import pytest
 from relaymesh import Drop, Empty, LeaseLost, Reject, Retry, UnknownRecipient
 from relaymesh.kernel.commands import Extend, ExtendAll
 from relaymesh.kernel.request import Request
-from tests.sdk.uniform import START, Uniform, World, Worlds, until
+from tests.sdk.uniform import START, Uniform, World, Worlds
+from tests.waiting import until_async
 
 
 async def pair(mesh: World, **options: object) -> tuple[Uniform, Uniform]:
@@ -44,7 +45,7 @@ async def test_a_receiver_waits_for_what_comes(worlds: Worlds) -> None:
     async with worlds() as mesh:
         planner, coder = await pair(mesh)
         waiting = asyncio.create_task(coder.receive())
-        await until(lambda: mesh.node.core.kernel.state.mailboxes["default/coder"].waiters)
+        await until_async(lambda: mesh.node.core.kernel.state.mailboxes["default/coder"].waiters)
         await planner.send("coder", "at last")
         assert (await waiting).content == "at last"
 
@@ -60,7 +61,7 @@ async def test_receivers_are_served_in_the_order_they_came(worlds: Worlds) -> No
 
         for n in range(3):
             tasks.append(asyncio.create_task(coder.receive(timeout=30)))
-            await until(partial(reached, n + 1))
+            await until_async(partial(reached, n + 1))
         for n in range(3):
             await planner.send("coder", n)
         assert [(await task).content for task in tasks] == [0, 1, 2]

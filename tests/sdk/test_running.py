@@ -15,7 +15,8 @@ from typing import IO
 import pytest
 
 from relaymesh import InvalidValue, JournalPoisoned, Mesh
-from tests.sdk.uniform import Worlds, until
+from tests.sdk.uniform import Worlds
+from tests.waiting import until_async
 
 CHILD = Path(__file__).with_name("run_child.py")
 PATIENCE_S = 60.0
@@ -204,7 +205,7 @@ async def test_a_close_waits_as_long_as_it_is_told(worlds: Worlds) -> None:
 
     coder.handle(stuck)
     await planner.send("coder", 1)
-    await until(lambda: done)
+    await until_async(lambda: done)
     closing = asyncio.create_task(mesh.close(timeout=None))
     await asyncio.sleep(0.1)
     assert not closing.done(), "None waits for ever"

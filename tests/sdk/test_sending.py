@@ -9,7 +9,8 @@ import pytest
 from msgspec import Raw
 
 from relaymesh import Conflict, InvalidEnvelope, MailboxFull, Priority, UnknownRecipient
-from tests.sdk.uniform import START, Worlds, until
+from tests.sdk.uniform import START, Worlds
+from tests.waiting import until_async
 
 
 async def test_a_receipt_says_what_became_of_the_message(worlds: Worlds) -> None:
@@ -325,7 +326,7 @@ async def test_a_sender_may_wait_for_room(worlds: Worlds) -> None:
         planner, coder = await mesh.agent("planner"), await mesh.agent("coder", capacity=1)
         await planner.send("coder", 1)
         waiting = asyncio.create_task(planner.send("coder", 2, timeout=30))
-        await until(lambda: mesh.node.core._room_latches)
+        await until_async(lambda: mesh.node.core._room_latches)
         assert not waiting.done()
         await (await coder.receive(timeout=5)).ack()
         await waiting
@@ -338,7 +339,7 @@ async def test_a_sender_that_waits_in_vain_is_told_so(worlds: Worlds) -> None:
         await planner.send("coder", 1)
         waiting = asyncio.create_task(planner.send("coder", 2, timeout=0.01))
         if not worlds.awaited:
-            await until(lambda: mesh.node.core._room_latches)
+            await until_async(lambda: mesh.node.core._room_latches)
             await mesh.pass_time(1)
         with pytest.raises(MailboxFull):
             await waiting

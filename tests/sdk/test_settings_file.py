@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from relaymesh.sdk import following
 from relaymesh.testing import ManualMesh
 from relaymesh.testing.mesh import next_renewal
 from relaymesh.wire.settings import ReloadSettings
-from tests.server.serving import eventually as until
+from tests.waiting import until, until_async
 
 DAY_S = 86_400
 POLL_S = 6
@@ -235,13 +234,6 @@ def test_nothing_starts_on_a_wrong_file(tmp_path: Path) -> None:
 # -- threads
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end, "it did not happen within 20 s"
-        time.sleep(0.005)
-
-
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "FOLLOW_S", 0.02)
@@ -262,12 +254,12 @@ def test_thread_pool_max_is_how_many_handlers_run(tmp_path: Path) -> None:
             go.wait(20)
 
         mesh.agent("planner").send_many([{"to": "box", "content": number} for number in range(15)])
-        eventually(lambda: len(running) == 8)
+        until(lambda: len(running) == 8)
         write(tmp_path, thread_pool_max=11)
         mesh._session.execute(ReloadSettings())
-        eventually(lambda: len(running) == 11)
+        until(lambda: len(running) == 11)
         go.set()
-        eventually(lambda: len(running) == 15)
+        until(lambda: len(running) == 15)
 
 
 @pytest.mark.usefixtures("quick")
@@ -276,13 +268,13 @@ def test_thread_pool_core_is_how_many_threads_there_are_at_first(tmp_path: Path)
     with Mesh(tmp_path) as mesh:
         box, done = mesh.agent("box"), threading.Event()
         box.handle(lambda _: done.set())
-        eventually(lambda: mesh._pool._core == 6)
+        until(lambda: mesh._pool._core == 6)
         mesh.agent("planner").send("box", 1)
         assert done.wait(20)
         assert mesh._pool.threads == 6
         write(tmp_path, thread_pool_core=7)
         mesh._session.execute(ReloadSettings())
-        eventually(lambda: mesh._pool.threads == 7)
+        until(lambda: mesh._pool.threads == 7)
 
 
 @pytest.mark.usefixtures("quick")
@@ -290,7 +282,7 @@ def test_what_a_program_chose_itself_goes_before_the_file(tmp_path: Path) -> Non
     write(tmp_path, thread_pool_core=6, lease_heartbeat_ms=500)
     with Mesh(tmp_path, workers=(1, 2)) as mesh:
         mesh.agent("box").handle(lambda _: None)
-        eventually(lambda: mesh._renewer.beat.ms == 500)
+        until(lambda: mesh._renewer.beat.ms == 500)
         assert (mesh._pool._core, mesh._pool._max) == (1, 2)
 
 
@@ -307,10 +299,10 @@ def test_llm_parallel_limit_is_how_many_model_calls_run(tmp_path: Path) -> None:
         threads = [threading.Thread(target=call, args=(mesh,)) for _ in range(7)]
         for thread in threads:
             thread.start()
-        eventually(lambda: len(running) == 4)
+        until(lambda: len(running) == 4)
         write(tmp_path, llm_parallel_limit=6)
         mesh._session.execute(ReloadSettings())
-        eventually(lambda: len(running) == 6)
+        until(lambda: len(running) == 6)
         go.set()
         for thread in threads:
             thread.join(20)
@@ -333,12 +325,12 @@ async def test_an_async_mesh_follows_too(tmp_path: Path) -> None:
         planner = await mesh.agent("planner")
         await planner.send_many([{"to": "box", "content": number} for number in range(14)])
 
-        await until(lambda: (len(running), len(calls)) == (8, 4))
+        await until_async(lambda: (len(running), len(calls)) == (8, 4))
         write(tmp_path, thread_pool_max=11, llm_parallel_limit=6)
         await mesh._session.execute(ReloadSettings())
-        await until(lambda: (len(running), len(calls)) == (11, 6))
+        await until_async(lambda: (len(running), len(calls)) == (11, 6))
         write(tmp_path, thread_pool_max=4, llm_parallel_limit=1)
         await mesh._session.execute(ReloadSettings())
-        await until(lambda: mesh._pool._max == 4)
+        await until_async(lambda: mesh._pool._max == 4)
         go.set()
-        await until(lambda: (len(running), len(calls)) == (14, 14))
+        await until_async(lambda: (len(running), len(calls)) == (14, 14))

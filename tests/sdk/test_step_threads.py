@@ -11,7 +11,7 @@ import pytest
 
 from relaymesh import Mesh
 from relaymesh.sdk.pool import WorkerPool
-from tests.node.doubles import eventually
+from tests.waiting import until
 
 COUNT = 12
 CHAIN: dict[str, Any] = {
@@ -76,7 +76,7 @@ def test_a_step_that_a_thread_kept_for_itself_goes_back_when_the_mesh_closes(
         pool = mesh._pool
         closer = threading.Thread(target=mesh.close)
         closer.start()
-        eventually(lambda: not pool._kept)
+        until(lambda: not pool._kept)
         closing.set()
         closer.join(10)
     assert ran == list(range(len(ran)))

@@ -24,7 +24,8 @@ from relaymesh import (
 from relaymesh.errors import TaskOver
 from relaymesh.kernel.tasks.commands import Submit
 from relaymesh.kernel.tasks.plan import Plan, StepPlan, WaitPlan
-from tests.sdk.uniform import Uniform, World, Worlds, until
+from tests.sdk.uniform import Uniform, World, Worlds
+from tests.waiting import until_async
 
 CHAIN: dict[str, Any] = {
     "workflow": "chain",
@@ -288,7 +289,7 @@ async def test_credit_for_a_question_comes_back_with_its_answer(worlds: Worlds) 
             question = await a.receive(timeout=5)
             await task.answer("ask", number, by="a")
             assert await task.result(5) == number
-            await until(lambda: not mesh.node.core.kernel.state.leases)
+            await until_async(lambda: not mesh.node.core.kernel.state.leases)
             assert not question.settled
 
 
@@ -355,7 +356,7 @@ async def test_a_handler_returns_the_steps_that_its_step_goes_on_as(worlds: Worl
         a.inner.handle(work)
         b.inner.handle(lambda delivery: delivery.step)
         task = Uniform(await mesh.submit(GROWS))
-        await until(lambda: _failed(mesh, task.id, "plan"))
+        await until_async(lambda: _failed(mesh, task.id, "plan"))
         await mesh.pass_time(60)
         assert await task.result(5) == "after"
         assert (await task.show()).cost_usd == 0.5

@@ -11,7 +11,8 @@ import pydantic
 import pytest
 
 from relaymesh import InvalidValue
-from tests.sdk.uniform import Worlds, until
+from tests.sdk.uniform import Worlds
+from tests.waiting import until_async
 
 
 class StructOrder(msgspec.Struct):
@@ -90,7 +91,7 @@ async def test_a_handler_whose_content_does_not_fit_makes_a_dead_letter_that_nam
             delivery.as_type(model)
 
         await planner.send("coder", content)
-        await until(lambda: mesh.node.core.kernel.state.letters.count)
+        await until_async(lambda: mesh.node.core.kernel.state.letters.count)
         (letter,) = await mesh.dead_letters()
         assert (letter.code, letter.attempts, letter.reason) == ("invalid", 1, "not_retryable")
         assert "ValidationError" in letter.error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -211,11 +211,3 @@ class Worlds:
         except BaseException:
             await asyncio.to_thread(server.stop)
             raise
-
-
-async def until(holds: Callable[[], Any], seconds: float = 5.0) -> None:
-    """Wait until another thread or task has got so far."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while not holds():
-        assert asyncio.get_running_loop().time() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.002)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -163,14 +163,3 @@ class Caller:
 
     def leave(self) -> None:
         self._left.set()
-
-
-async def eventually(true: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Come back when it holds; fail when it never does."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_S
-    while True:
-        answer = true()
-        if answer if isinstance(answer, bool) else await answer:
-            return
-        assert asyncio.get_running_loop().time() < deadline, "it never came true"
-        await asyncio.sleep(0.005)

@@ -21,7 +21,8 @@ from relaymesh.server.ws import sessions as sessions_module
 from relaymesh.wire import frames
 from relaymesh.wire.bundles import BUNDLE_FRAMES_MAX, bundle
 from tests.server.lag import Lag
-from tests.server.serving import Api, eventually, serving
+from tests.server.serving import Api, serving
+from tests.waiting import until_async
 
 TURN_S = 0.2
 """A turn of the loop takes some milliseconds; these tests run beside others. Unbounded it takes seconds."""
@@ -74,7 +75,7 @@ async def test_counters_of_many_mailboxes_are_counted_once_for_all_who_ask(tmp_p
         before = (await api.admin.get("/v1/stats")).json()
         await api.send("box0", 1)
         assert (await api.admin.get("/v1/stats")).json() == before
-        await eventually(partial(holds, api, "default/box0", 1))
+        await until_async(partial(holds, api, "default/box0", 1))
 
 
 async def holds(api: Api, mailbox: str, count: int) -> bool:
@@ -172,7 +173,7 @@ async def test_a_bundle_of_too_many_frames_is_refused_unread(tmp_path: Path) -> 
         data = bundle([frames.encode(frames.Ping(1))] * 1_000_000)
         async with Lag() as lag:
             socket.say(data)
-            await eventually(lambda: socket.closed != 0)
+            await until_async(lambda: socket.closed != 0)
         assert socket.closed == 1007
         assert socket.sent.empty()
         assert lag.longest < TURN_S
@@ -273,7 +274,7 @@ async def test_what_a_client_does_not_read_ends_its_connection_and_is_given_up(t
             for ref in range(1, 60):
                 arguments = msgspec.Raw(msgspec.msgpack.encode({"mailbox": "coder", "limit": 100}))
                 socket.tell(frames.Call(ref, "peek", arguments))
-            await eventually(lambda: socket.closed != 0)
+            await until_async(lambda: socket.closed != 0)
             assert socket.closed == 1013
             socket.reads.set()
         assert socket.account.outgoing == 0
@@ -287,11 +288,11 @@ async def test_expectations_end_with_their_session(tmp_path: Path, monkeypatch: 
         async with connected(api, "agent:coder") as socket:
             await socket.call(1, "expect", mailbox="coder", correlationId="answer")
             assert "answer" in box.expected
-        await eventually(lambda: not box.expected)
+        await until_async(lambda: not box.expected)
         async with connected(api, "agent:coder") as socket:
             await socket.call(1, "expect", mailbox="coder", correlationId="answer")
             socket.tell(frames.Goodbye())
-            await eventually(lambda: not box.expected)
+            await until_async(lambda: not box.expected)
 
 
 async def test_a_sender_for_whom_too_much_is_kept_is_refused_and_settles_go_on(tmp_path: Path) -> None:
@@ -330,7 +331,7 @@ async def test_the_loop_turns_while_the_steps_of_a_task_are_worked_out(tmp_path:
         async with Lag() as lag:
             submitted = await writer.post("/v1/tasks", json=body)
             assert submitted.status_code == 201, submitted.text
-            await eventually(partial(sends, api, submitted.json()["task"]))
+            await until_async(partial(sends, api, submitted.json()["task"]))
         assert lag.longest < TURN_S
 
 

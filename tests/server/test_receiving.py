@@ -11,7 +11,8 @@ import pytest
 
 from relaymesh.server.portion import portion
 from relaymesh.server.settings import ServerSettings
-from tests.server.serving import PATIENCE_S, Api, Caller, eventually, serving
+from tests.server.serving import PATIENCE_S, Api, Caller, serving
+from tests.waiting import until_async
 
 
 def waiting(api: Api, mailbox: str = "coder") -> bool:
@@ -52,7 +53,7 @@ async def test_a_poll_ends_as_soon_as_something_comes(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         await api.open("coder")
         poll = asyncio.create_task(api.receive("coder", max=10, waitMs=60_000))
-        await eventually(lambda: waiting(api))
+        await until_async(lambda: waiting(api))
         assert api.served.counts.polls == 1
         await api.send("coder", "now")
         [delivery] = await asyncio.wait_for(poll, PATIENCE_S)
@@ -81,10 +82,10 @@ async def test_whoever_leaves_while_waiting_has_received_nothing(tmp_path: Path)
         token = api.token(["admin"])
         api._known()
         caller = Caller(api, "POST", "/v1/mailboxes/coder/receive", {"waitMs": 60_000}, token)
-        await eventually(lambda: waiting(api))
+        await until_async(lambda: waiting(api))
         caller.leave()
         await asyncio.wait_for(caller.task, PATIENCE_S)
-        await eventually(lambda: not waiting(api))
+        await until_async(lambda: not waiting(api))
         assert caller.answered == []
         await api.send("coder", 1)
         [delivery] = await api.receive("coder")
@@ -100,7 +101,7 @@ async def test_deliveries_that_come_in_the_moment_of_leaving_go_back_unburned(tm
         api._known()
         for n in range(20):
             caller = Caller(api, "POST", "/v1/mailboxes/coder/receive", {"waitMs": 60_000}, token)
-            await eventually(lambda: waiting(api))
+            await until_async(lambda: waiting(api))
             sending = asyncio.create_task(api.send("coder", n, id=f"m-{n}"))
             for _ in range(n):
                 await asyncio.sleep(0)
@@ -123,7 +124,7 @@ async def test_a_stop_ends_every_poll_at_once_and_empty(tmp_path: Path) -> None:
     async with serving(tmp_path) as api:
         await api.open("coder")
         polls = [asyncio.create_task(api.receive("coder", waitMs=60_000)) for _ in range(3)]
-        await eventually(lambda: api.served.counts.polls == 3)
+        await until_async(lambda: api.served.counts.polls == 3)
         api.served.stopping.set()
         assert await asyncio.wait_for(asyncio.gather(*polls), PATIENCE_S) == [[], [], []]
         assert await api.receive("coder", waitMs=60_000) == []
@@ -133,7 +134,7 @@ async def test_more_polls_than_allowed_are_told_to_come_back(tmp_path: Path) -> 
     async with serving(tmp_path, settings=ServerSettings(receive_waits_max=1)) as api:
         await api.open("coder")
         poll = asyncio.create_task(api.receive("coder", waitMs=60_000))
-        await eventually(lambda: api.served.counts.polls == 1)
+        await until_async(lambda: api.served.counts.polls == 1)
         answer = await api.admin.post("/v1/mailboxes/coder/receive", json={"waitMs": 60_000})
         assert (answer.status_code, answer.json()["code"]) == (429, "RATE_LIMITED")
         assert int(answer.headers["retry-after"]) >= 1
@@ -178,7 +179,7 @@ async def test_a_poll_by_correlation_id_is_given_the_answer_and_nothing_else(tmp
         await api.open("planner", "coder")
         poll = asyncio.create_task(api.receive("planner", correlationId="q-1", waitMs=60_000))
         kernel = api.served.node.core.kernel
-        await eventually(lambda: len(kernel.state.mailboxes["default/planner"].askers) > 0)
+        await until_async(lambda: len(kernel.state.mailboxes["default/planner"].askers) > 0)
         await api.send("planner", "other", sender="coder")
         await api.send("planner", "yes", sender="coder", metadata={"correlationId": "q-1"})
         [found] = await asyncio.wait_for(poll, PATIENCE_S)

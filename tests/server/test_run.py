@@ -18,7 +18,8 @@ from relaymesh.server.run import NodeServer, Running
 from relaymesh.server.settings import ServerSettings
 from relaymesh.server.signals import OnStop
 from relaymesh.wire.parameters import graceful_timeout_default
-from tests.server.serving import PATIENCE_S, eventually
+from tests.server.serving import PATIENCE_S
+from tests.waiting import until_async
 
 
 class Signals:
@@ -134,9 +135,9 @@ async def test_a_poll_whose_socket_closes_is_over_and_burned_nothing(tmp_path: P
         head += f"Authorization: {headers['authorization']}\r\nContent-Type: application/json\r\n"
         _, writer = await asyncio.open_connection(*_place(running.url))
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        await eventually(lambda: polls(1))
+        await until_async(lambda: polls(1))
         writer.close()
-        await eventually(lambda: polls(0))
+        await until_async(lambda: polls(0))
         message = {"from": "planner", "to": "coder", "content": 1}
         assert (await client.post("/v1/messages", json=message)).status_code == 202
         answer = await client.post("/v1/mailboxes/coder/receive", json={})

@@ -19,6 +19,7 @@ from relaymesh.wire.parameters import PARAMETERS
 from tests.sdk import test_settings_file as of_nodes
 from tests.server.processes import Process, running
 from tests.server.serving import serving
+from tests.waiting import until
 
 _numbers = itertools.count()
 
@@ -226,9 +227,9 @@ def test_workers_elsewhere_follow(transport: Any, process: Process, monkeypatch:
     token = Path(process.announced["token_file"]).read_text().strip()
     with Mesh(process.url, token=token, transport=transport) as mesh:
         mesh.agent("w").handle(lambda _: None)
-        of_nodes.eventually(lambda: mesh._renewer.beat.ms == 1_500)
+        until(lambda: mesh._renewer.beat.ms == 1_500)
         write(process.directory, lease_heartbeat_ms=1_600, thread_pool_max=9, payload_max_bytes=50)
         process.post("/v1/settings/reload")
-        of_nodes.eventually(lambda: (mesh._renewer.beat.ms, mesh._pool._max, mesh._limit) == (1_600, 9, 50))
+        until(lambda: (mesh._renewer.beat.ms, mesh._pool._max, mesh._limit) == (1_600, 9, 50))
     write(process.directory)
     process.post("/v1/settings/reload")

@@ -6,16 +6,15 @@ import json
 import re
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from relaymesh import Mesh
 from relaymesh.gateways.filebus import BusSettings, FileBus
 from tests.project.tree import ROOT
+from tests.waiting import until
 
 PAGE = ROOT / "docs/howto/file-bus.md"
 SCRIPT = re.compile(r"^```sh\n(#!/bin/sh\n# ([a-z]+\.sh) .*?)^```$", re.MULTILINE | re.DOTALL)
@@ -57,14 +56,6 @@ def run(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
     )
     assert done.returncode == code, done.stderr
     return done
-
-
-def until(holds: Callable[[], Any]) -> None:
-    """Wait until the gateway has got so far."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def waits_in(folder: Path, *, count: int = 1) -> None:

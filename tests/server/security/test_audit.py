@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from relaymesh.server.security import audit as audit_module
 from relaymesh.server.security.audit import AuditEvent, AuditFile, AuditLog
 from relaymesh.server.security.chain import GENESIS, Line, audit_files, read_lines, redacted
 from relaymesh.server.security.token import mint
+from tests.waiting import until_async
 
 
 def opened(folder: Path, *, bytes_max: int = 1_000_000, files_max: int = 100) -> AuditFile:
@@ -181,7 +181,7 @@ def test_what_could_not_be_written_is_counted_and_said_in_the_log(
         monkeypatch.setattr(os, "write", full)
         for event in events(3):
             log.append(event)
-        await until(lambda: log.lost == 3)
+        await until_async(lambda: log.lost == 3)
         monkeypatch.undo()
         log.append(events(1)[0])
         await log.close()
@@ -194,16 +194,8 @@ def test_what_could_not_be_written_is_counted_and_said_in_the_log(
     assert faults(tmp_path) == []
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(3_000):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    pytest.fail("it never came")
-
-
 async def written(log: AuditLog, count: int) -> None:
-    await until(lambda: log.written >= count)
+    await until_async(lambda: log.written >= count)
 
 
 def test_appends_gather_into_one_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
