@@ -12,7 +12,7 @@ import errno
 
 import pytest
 
-from relaymesh.errors import MeshError
+from relaymesh.errors import JournalPoisoned, MeshError
 from relaymesh.journal import archive_behind, drop_archived, read_frames, verify
 from relaymesh.testing.disk import Fault, Keep, MemoryDisk, PowerLost
 from tests.journal.small import Ledger, state_of
@@ -156,3 +156,24 @@ def test_any_failing_call_loses_nothing_promised_and_raises_an_error_of_ours(
             check_and_go_on(disk.kill(), ledger)
             nth += 1
         assert nth > 2
+
+
+def test_a_name_that_could_not_be_synced_is_synced_before_a_start_builds_on_it() -> None:
+    """The disk fails while a segment gets its name, and the power goes in the next start."""
+    step, done = 0, False
+    while not done:
+        for seed in range(8):
+            disk, ledger = MemoryDisk(), Ledger()
+            ledger.append(ledger.start(disk))
+            killed = disk.kill()
+            killed.faults.append(Fault("sync_folder", nth=2, within="journal"))
+            with pytest.raises(JournalPoisoned):
+                ledger.start(killed)
+            again = killed.kill()
+            again.cut_power_after(step)
+            with contextlib.suppress(PowerLost):
+                ledger.start(again)
+                done = True
+            check_and_go_on(again.crash(Keep.SUBSET, seed=seed), ledger)
+        step += 1
+    assert step > 10

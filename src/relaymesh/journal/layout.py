@@ -86,10 +86,15 @@ _FILL_AGAIN = "a mirror is filled when its node starts, a data directory by `rel
 
 
 def prepare(disk: Disk) -> None:
-    """Make the folders that are missing, durably."""
+    """Make the folders that are missing, durably. Sync the names of the segments too.
+
+    An earlier start may have ended because it could not sync a name. A new segment says which one comes
+    before it; if its name became durable first, a power loss would leave a hole between them.
+    """
     for folder in (JOURNAL, ARCHIVE, CHECKPOINTS):
         disk.make_folder(folder)
     disk.sync_folder("")
+    disk.sync_folder(JOURNAL)
 
 
 def is_own_name(path: str) -> bool:
