@@ -10,7 +10,8 @@ from tests.agents.team_up import command, rows, team_up
 def test_from_an_empty_folder_to_a_finished_task(tmp_path: Path) -> None:
     assert command(tmp_path, "init").returncode == 0
     with team_up(tmp_path) as up:
-        done = command(tmp_path, "workflow", "run", "hello.yaml", "--input", '{"name": "Ada"}', "--json")
+        given = ("--input", '{"name": "Ada"}')
+        done = command(tmp_path, "workflow", "run", "hello.yaml", *given, "--watch", "--json")
         assert done.returncode == 0, done.stderr
         [task] = rows(tmp_path, "task", "list")
         assert task["status"] == "SUCCESS"
