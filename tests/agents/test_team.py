@@ -153,6 +153,37 @@ def test_only_what_changed_restarts_and_a_broken_file_changes_nothing(folder: Pa
         assert [each["agent"] for each in rows(folder, "ps")] == ["two", "one", "three"]
 
 
+def test_a_broken_file_keeps_neither_node_nor_supervisor_from_starting_again(folder: Path) -> None:
+    file, mesh = folder / "relaymesh.toml", str(folder / ".relaymesh")
+    settings = "\n[settings]\nmax_attempts = 7\n"
+    file.write_text(TEAM + settings, encoding="utf-8")
+    with team_up(folder) as up:
+        file.write_text(TEAM + settings + "[agents.one", encoding="utf-8")
+        up.wait_for("file.refused")
+        os.kill(up.keeper()["node"]["pid"], signal.SIGKILL)
+        up.wait_for("node.started", 2)
+        [said] = [
+            each["text"] for each in up.of("node.note") if "goes on with the settings it had" in each["text"]
+        ]
+        assert "relaymesh.toml is not sound TOML" in said
+        shown = {each["name"]: each for each in rows(folder, "settings", "show", "--dir", mesh)}
+        assert (shown["max_attempts"]["value"], shown["max_attempts"]["origin"]) == (7, "toml")
+        os.kill(up.keeper()["supervisor"]["pid"], signal.SIGKILL)
+        up.wait_for("ready", 2)
+        [said] = [each["text"] for each in up.of("file.refused") if "go on" in each["text"]]
+        assert said.startswith("relaymesh.toml: ")
+        assert command(folder, "send", "one", "hello", "--content-text", "--dir", mesh).returncode == 0
+        assert up.wait_for("step.done")["agent"] == "one"
+        file.write_text(TEAM.replace("[agents.two]", "[agents.three]"), encoding="utf-8")
+        up.wait_for("file.read")
+        until(lambda: {each["agent"] for each in rows(folder, "ps")} == {"one", "three"})
+        until(lambda: _value(folder, "max_attempts") == 3)
+
+
+def _value(folder: Path, setting: str) -> Any:
+    return {each["name"]: each["value"] for each in rows(folder, "settings", "show")}[setting]
+
+
 def test_a_second_up_on_the_same_directory_says_so(folder: Path) -> None:
     with team_up(folder) as up:
         second = command(folder, "up")

@@ -269,6 +269,33 @@ def test_a_file_is_looked_at_every_five_seconds_and_not_more_often(tmp_path: Pat
     assert tuning.values.max_attempts == 3
 
 
+def test_a_node_that_starts_again_goes_on_with_the_settings_that_were_sound(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    toml, kept = tmp_path / "relaymesh.toml", tmp_path / "sound.json"
+    given = Given(toml=toml, kept=kept)
+    toml.write_text("[settings]\nmax_attempts = 7")
+    (tmp_path / SETTINGS_FILE).write_text('{"queue_capacity": 9}')
+    Tuning(given, tmp_path, lambda: 0)
+    (tmp_path / SETTINGS_FILE).write_text('{"queue_capacity": 8}')
+    Tuning(given, tmp_path, lambda: 0).load("reload")
+    toml.write_text("[settings]\nmax_atempts = 7")
+    again = Tuning(given, tmp_path, lambda: 0)
+    assert (again.values.max_attempts, again.values.queue_capacity) == (7, 8)
+    assert "max_atempts" in again.shown().problem
+    assert [(each.cause, each.refused) for each in again.at_start] == [("start", False), ("start", True)]
+    assert len(caplog.messages) == 1
+    toml.write_text("[settings]\nmax_attempts = 6")
+    assert again.poll(POLL_MS) is not None
+    assert (again.values.max_attempts, again.shown().problem) == (6, "")
+    toml.write_text("[settings")
+    assert Tuning(given, tmp_path, lambda: 0).values.max_attempts == 6
+    for damaged in (b"", b"{}", b'{"toml": {"max_attempts": -1}}', b"\xff"):
+        kept.write_bytes(damaged)
+        with pytest.raises(InvalidSettings, match=r"relaymesh.toml is not sound TOML"):
+            Tuning(given, tmp_path, lambda: 0)
+
+
 def test_the_history_is_bounded_and_a_damaged_one_begins_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

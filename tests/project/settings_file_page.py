@@ -59,7 +59,8 @@ one JSON object:
   the tables below, a value of another type or out of its range, or two that contradict each other: the file
   is refused, the error names the setting, and the values that were in force stay. A running node reports a
   wrong file once: in its log, in `relaymesh settings show` and in the audit log. A node does not start on a
-  wrong file. At most 64 KiB; a link to a regular file is followed.
+  wrong file, except one that `relaymesh up` has to start again: it goes on with the values that were in
+  force. At most 64 KiB; a link to a regular file is followed.
 - **When it is read.** At the start; when a person asks for it with `relaymesh settings reload` or `POST
   /v1/settings/reload`; and when a running node finds that it is another file, which it looks for every 5 s.
   Programs that run handlers ask their node every 5 s.

@@ -44,6 +44,8 @@ class Keeper:
         self._given = given
         self._root = Path(given["directory"]) / "supervisor"
         self._log = TeamLog(self._root / "logs" / "team.log", json_lines=given["json"])
+        self._kept_settings = self._root / "settings.json"
+        """What a node that starts again goes on with while a file of settings is wrong."""
         self._url = ""
         self._port = given["port"]
         self._node = KeptProcess("node", self._node_command)
@@ -72,7 +74,7 @@ class Keeper:
                 self._given["directory"],
             ),
             *("--port", str(self._port), "--graceful-timeout", share, "--until-stdin-ends"),
-            *("--config", self._given["file"]),
+            *("--config", self._given["file"], "--kept-settings", str(self._kept_settings)),
         ]
 
     def _supervisor_command(self) -> list[str]:
@@ -92,6 +94,7 @@ class Keeper:
             if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGCHLD:
                 signal.signal(number, lambda *_: None)
         self._selector.register(heard, selectors.EVENT_READ)
+        self._kept_settings.unlink(missing_ok=True)  # the first node starts on what is there now, or not
         self._node.start_at = self._began
         while not self._is_over():
             self._start_due()

@@ -20,6 +20,8 @@ class Places:
         self.keeper_lock = self.root / "keeper.lock"
         """Held by `relaymesh up` for as long as it runs."""
         self.supervisor_lock = self.root / "supervisor.lock"
+        self.sound_file = self.root / "relaymesh.toml"
+        """The team's file as it was sound last."""
         self.keeper = self.root / "keeper.json"
         """What the keeper knows: process ids and how often it started them."""
         self.status = self.root / "status.json"

@@ -8,6 +8,7 @@ again at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -15,14 +16,16 @@ from typing import Any
 
 from relaymesh.agents.agent_tokens import AgentTokens
 from relaymesh.agents.crew import Crew
+from relaymesh.agents.declarations import Team
 from relaymesh.agents.member import Tell
 from relaymesh.agents.node_link import NodeLink
 from relaymesh.agents.orders import Answer, Order, Orders
-from relaymesh.agents.places import Places
+from relaymesh.agents.places import Places, replace_file
 from relaymesh.agents.run_records import RunRecords
 from relaymesh.agents.takeover import end_marked_with, lock_when_free
-from relaymesh.agents.team_file import read_team, team_of
+from relaymesh.agents.team_file import read_sound, team_of
 from relaymesh.agents.team_status import TeamStatus
+from relaymesh.errors import MeshError
 from relaymesh.kernel.tasks.commands import Abandon
 from relaymesh.server.address import server_folder
 from relaymesh.server.security.tokens import TokenFile
@@ -73,7 +76,7 @@ class Supervisor:
             return
         try:
             self._seen = self._signature()
-            team = read_team(self._file)
+            team = self._team_at_start()
             mark = places.take_mark()
             await self._take_over(mark)
             self._crew = Crew(
@@ -124,6 +127,30 @@ class Supervisor:
         self._tell("supervisor.stopped", "the agents have stopped; what they held went back")
 
     # -- the start
+
+    def _team_at_start(self) -> Team:
+        """What the file declares; while it is wrong, what it declared when it was sound last."""
+        try:
+            team, data = read_sound(self._file)
+        except MeshError as error:
+            before = self._team_before()
+            if before is None:
+                raise
+            self._tell("file.refused", f"{error.message}; the agents go on as it declared them before")
+            return before
+        self._keep(data)
+        return team
+
+    def _team_before(self) -> Team | None:
+        try:
+            return team_of(self._places.sound_file.read_bytes(), self._file)[0]
+        except OSError:
+            return None
+
+    def _keep(self, data: bytes) -> None:
+        """For a successor that finds the file broken. A full disk leaves the one before."""
+        with contextlib.suppress(OSError):
+            replace_file(self._places.sound_file, data)
 
     async def _take_over(self, mark: str) -> None:
         """End what a killed supervisor left, and abandon its deliveries."""
@@ -198,6 +225,7 @@ class Supervisor:
         before = self._crew.team
         if team is None or before is None:
             return
+        self._keep(data)
         if team.mesh != before.mesh:
             self._tell("file.waits", "a change of [mesh] counts from the next relaymesh up on")
         if team.agents != before.agents:

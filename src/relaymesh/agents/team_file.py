@@ -18,7 +18,7 @@ from relaymesh.wire.near import Names
 from relaymesh.wire.parameters import checked, parameters_of
 from relaymesh.wire.types import ROLES
 
-__all__ = ["DIRECTORY", "FILE_NAME", "mesh_directory", "read_team", "team_of"]
+__all__ = ["DIRECTORY", "FILE_NAME", "mesh_directory", "read_sound", "read_team", "team_of"]
 
 FILE_NAME = "relaymesh.toml"
 DIRECTORY = ".relaymesh"
@@ -42,6 +42,11 @@ Check = Callable[[Any, str], Any]
 
 def read_team(path: Path) -> Team:
     """The team of a file. Raises `InvalidSettings` with all problems, or `NotFound`."""
+    return read_sound(path)[0]
+
+
+def read_sound(path: Path) -> tuple[Team, bytes]:
+    """The team of a file, and the bytes that declare it. Raises as `read_team`."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -52,7 +57,7 @@ def read_team(path: Path) -> Team:
     team, problems = team_of(data, path)
     if team is None:
         raise InvalidSettings("; ".join(problems), hint=f"correct {path.name}; nothing was changed")
-    return team
+    return team, data
 
 
 def mesh_directory(path: Path) -> Path | None:

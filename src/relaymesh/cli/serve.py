@@ -116,11 +116,22 @@ Config = Annotated[
 ]
 
 
+KeptSettings = Annotated[
+    Path | None,
+    typer.Option(
+        "--kept-settings",
+        metavar="FILE",
+        help="Keep sound settings there, and start on them while a file of settings is wrong.",
+    ),
+]
+
+
 class Chosen(NamedTuple):
-    """Settings given on the command line, also where they are the default; and a relaymesh.toml."""
+    """Settings given on the command line, also where they are the default; and files."""
 
     flags: Mapping[str, Value] = MappingProxyType({})
     config: Path | None = None
+    kept: Path | None = None
 
 
 def _chosen_flags(context: typer.Context) -> dict[str, Value]:
@@ -157,6 +168,7 @@ def serve(
     heartbeat_timeout: HeartbeatTimeout = DEFAULTS.reliability.heartbeat_timeout,
     until_stdin_ends: UntilStdinEnds = False,
     config: Config = None,
+    kept_settings: KeptSettings = None,
     json: options.Json = False,
 ) -> None:
     """Serve a data directory over HTTP and WebSocket until a signal ends it. State survives a restart."""
@@ -186,7 +198,7 @@ def serve(
             heartbeat_timeout=heartbeat_timeout,
         ),
     )
-    chosen = Chosen(_chosen_flags(context), config)
+    chosen = Chosen(_chosen_flags(context), config, kept_settings)
     _run(
         call,
         settings,
@@ -245,7 +257,13 @@ async def _serve(
     from relaymesh.server.run import NodeServer  # see `_run`
 
     server = NodeServer(
-        path, MeshSettings(), settings, announce=announce, flags=chosen.flags, toml=chosen.config
+        path,
+        MeshSettings(),
+        settings,
+        announce=announce,
+        flags=chosen.flags,
+        toml=chosen.config,
+        kept=chosen.kept,
     )
     if with_stdin:
         _call_at_end_of_stdin(asyncio.get_running_loop(), lambda: server.stop("the end of stdin"))

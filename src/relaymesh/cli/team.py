@@ -16,8 +16,8 @@ import typer
 
 from relaymesh.agents.declarations import Team
 from relaymesh.agents.orders import Order, ask
-from relaymesh.agents.places import Places
-from relaymesh.agents.team_file import FILE_NAME, read_team
+from relaymesh.agents.places import Places, replace_file
+from relaymesh.agents.team_file import FILE_NAME, read_sound
 from relaymesh.agents.team_status import read_status
 from relaymesh.cli.commands import directory_command
 from relaymesh.cli.failure import UsageFailed
@@ -46,7 +46,7 @@ def up(
     """Start the node and the agents of relaymesh.toml, keep them running, and say what happens."""
     if os.name != "posix":
         raise UsageFailed("relaymesh up needs Linux or macOS", hint="relaymesh serve runs a node here")
-    team = read_team(file)
+    team, data = read_sound(file)
     places = _places(call, team)
     places.make()
     pid = keeper_pid(places)
@@ -55,6 +55,7 @@ def up(
             f"relaymesh up runs on {places.directory} already (pid {pid})",
             hint="relaymesh ps shows its agents, relaymesh down stops it",
         )
+    replace_file(places.sound_file, data)
     given: dict[str, Any] = {
         "directory": str(places.directory.absolute()),
         "file": str(team.path.absolute()),

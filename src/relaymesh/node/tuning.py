@@ -26,6 +26,7 @@ from relaymesh.node.settings_file import (
     read_toml,
     stamp_of,
 )
+from relaymesh.node.sound_files import SoundFiles, keep, kept_in
 from relaymesh.wire.parameters import DEFAULTS, PARAMETERS, Parameters, Value, checked, parameters_of
 from relaymesh.wire.settings import (
     HISTORY_MAX,
@@ -62,6 +63,8 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     flags: Mapping[str, Value] = {}
     toml: Path | None = None
+    kept: Path | None = None
+    """Where sound settings are kept for the next start; None: the node does not start on a wrong file."""
 
 
 def with_code(given: Given, settings: MeshSettings) -> Given:
@@ -96,9 +99,19 @@ class Resolved(msgspec.Struct, frozen=True):
 
 def resolve(given: Given, file: Path | None) -> Resolved:
     """Read everything and check it whole. Raises `InvalidSettings`; nothing has changed then."""
+    return _resolved(given, _read(given, file))
+
+
+def _read(given: Given, file: Path | None) -> SoundFiles:
+    return SoundFiles(
+        {} if file is None else read_settings(file), {} if given.toml is None else read_toml(given.toml)
+    )
+
+
+def _resolved(given: Given, files: SoundFiles) -> Resolved:
     layers: list[tuple[Origin, Mapping[str, Value]]] = [
-        ("file", {} if file is None else read_settings(file)),
-        ("toml", {} if given.toml is None else read_toml(given.toml)),
+        ("file", files.file),
+        ("toml", files.toml),
         ("flag", checked(given.flags, "an option")),
         ("environment", from_environment(given.environment)),
     ]
@@ -117,30 +130,37 @@ class Tuning:
     """
 
     def __init__(self, given: Given, root: Path | None, now_ms: Callable[[], int]) -> None:
-        """Read the settings. Raises `InvalidSettings`: nothing starts on settings that are wrong."""
+        """Read the settings. Raises `InvalidSettings` if they are wrong and no sound ones are kept."""
         self._given = given
         self._file = None if root is None else root / SETTINGS_FILE
         self._disk: Disk | None = None
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._seen = self._stamps()
-        self._resolved = resolve(given, self._file)
         self._problem = ""
+        refused: list[SettingsLoad] = []
+        try:
+            self._resolved = self._read_all()
+        except InvalidSettings as error:
+            self._resolved = self._resolved_before(error)
+            self._problem = error.message
+            refused = [SettingsLoad(now_ms(), "start", _keys(error), True)]
         self._next_poll = 0
         self._history: list[SettingsLoad] = []
         self._loaded_at = now_ms()
         self.on_load: list[Callable[[SettingsLoad], None]] = []
         """Called with each load, also a refused one, in the thread that read the file."""
-        self.first = SettingsLoad(self._loaded_at, "start", _changed(DEFAULTS, self.values))
-        """The load of the start."""
+        self.at_start = [SettingsLoad(self._loaded_at, "start", _changed(DEFAULTS, self.values)), *refused]
+        """The load of the start; and if a file was wrong then, its refusal."""
 
     def begin_history(self, disk: Disk | None) -> None:
         """Go on with the history of a data directory that this process has. None: keep it in memory."""
         self._disk = disk
         if disk is not None:
             self._history = read_history(disk)
-        if self.first.changed_fields:
-            self._remember(self.first)
+        for load in self.at_start:
+            if load.changed_fields or load.refused:
+                self._remember(load)
 
     @property
     def values(self) -> Parameters:
@@ -183,7 +203,7 @@ class Tuning:
         with self._lock:
             self._seen = self._stamps()  # before the read: what is written meanwhile is seen at the next poll
             try:
-                resolved = resolve(self._given, self._file)
+                resolved = self._read_all()
             except InvalidSettings as error:
                 self._refuse(error, cause, by)
                 raise
@@ -197,14 +217,33 @@ class Tuning:
             log.info("settings were loaded; changed: %s", ", ".join(changed))
         return load
 
+    def _read_all(self) -> Resolved:
+        """What the files say now, kept for the next start. Raises `InvalidSettings`."""
+        files = _read(self._given, self._file)
+        resolved = _resolved(self._given, files)
+        if self._given.kept is not None:
+            keep(self._given.kept, files)
+        return resolved
+
+    def _resolved_before(self, error: InvalidSettings) -> Resolved:
+        """What was in force when the node ran last. Raises `error` if that is not known."""
+        files = None if self._given.kept is None else kept_in(self._given.kept)
+        if files is None:
+            raise error
+        try:
+            resolved = _resolved(self._given, files)
+        except InvalidSettings:
+            raise error from None
+        alert.error("the node goes on with the settings it had: %s (%s)", error.message, error.hint)
+        return resolved
+
     def _refuse(self, error: InvalidSettings, cause: Cause, by: str) -> None:
         """Report a wrong file: once, until it is another one or a person asks."""
         again, self._problem = self._problem == error.message, error.message
         if again and cause == "changed":
             return
         alert.error("the settings are not changed: %s (%s)", error.message, error.hint)
-        keys = error.keys[:CHANGED_MAX]
-        load = SettingsLoad(self._now_ms(), cause, [key[:80] for key in keys], True, by)
+        load = SettingsLoad(self._now_ms(), cause, _keys(error), True, by)
         self._remember(load)
         self._tell(load)
 
@@ -246,6 +285,11 @@ def read_history(disk: Disk) -> list[SettingsLoad]:
         return []
     finally:
         file.close()
+
+
+def _keys(error: InvalidSettings) -> list[str]:
+    """The settings that are wrong, as far as a history may hold them."""
+    return [key[:80] for key in error.keys[:CHANGED_MAX]]
 
 
 def _changed(before: Parameters, after: Parameters) -> list[str]:

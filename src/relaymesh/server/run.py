@@ -84,9 +84,10 @@ class NodeServer:
         signals: Seam | None = None,
         flags: Mapping[str, Value] | None = None,
         toml: Path | None = None,
+        kept: Path | None = None,
     ) -> None:
         """`flags`: settings that were chosen also where they are the default. `toml`: a relaymesh.toml whose
-        `[settings]` go before the settings file.
+        `[settings]` go before the settings file. `kept`: where sound settings are kept for the next start.
         """
         self._directory = directory
         self._mesh = mesh
@@ -94,7 +95,10 @@ class NodeServer:
         self._announce = announce
         self._signals = signals or system_signals()
         self._given = Given(
-            environment=os.environ.copy(), flags={**settings.flags, **(flags or {})}, toml=toml
+            environment=os.environ.copy(),
+            flags={**settings.flags, **(flags or {})},
+            toml=toml,
+            kept=kept,
         )
         self._graceful_timeout: Callable[[], float] = lambda: settings.graceful_timeout
         self._asked = asyncio.Event()

@@ -48,11 +48,12 @@ class Following:
         self._loop = asyncio.get_running_loop()
 
     def begin(self) -> None:
-        """Follow from now on, and have the load of the start audited."""
+        """Follow from now on, and have the loads of the start audited."""
         tuning = self._served.node.tuning
         tuning.on_load.append(self._loaded)
-        if tuning.first.changed_fields:
-            self._audit(tuning.first)
+        for load in tuning.at_start:
+            if load.changed_fields or load.refused:
+                self._audit(load)
 
     def end(self) -> None:
         self._served.node.tuning.on_load.remove(self._loaded)
