@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from relaymesh import agents
 from relaymesh.agents.adapter import Done, Failure, Text
 from relaymesh.agents.command import Command, Limits
 from relaymesh.agents.environment import Blotter
 from relaymesh.agents.lines import Lines
 from relaymesh.agents.pids_cgroup import PidsCgroup, pids_cgroup_places
-from relaymesh.agents.processes import MARK, look, marks_alive
+from relaymesh.agents.processes import MARK, MARKS_FOUND, look, marks_alive
 from relaymesh.agents.script import Script
+from relaymesh.agents.strays import below
 from relaymesh.agents.sweep import end_left, end_marked
 from tests.agents.scripted import BRIEF, MARKS, py, ran, sh, work
 
@@ -190,6 +192,39 @@ def test_an_unknown_user_is_refused(tmp_path: Path) -> None:
     got = ran(sh("true", user="no-such-user-here"), tmp_path).outcome
     assert isinstance(got, Failure)
     assert (got.code, got.final) == ("fatal", True)
+
+
+# -- the process table
+
+NAMED = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(15, b") Z 1 (", 0, 0, 0)
+print("named", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(not MARKS_FOUND, reason="needs /proc")
+def test_a_process_whose_name_looks_like_a_table_is_found_below_its_parent() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", NAMED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "named\n"
+        found = look(child.pid)
+        assert found is not None
+        assert (found.parent, found.ended) == (os.getpid(), False)
+        assert child.pid in below(os.getpid())
+        assert child.pid not in below(os.getpid(), besides=[child.pid])
+    finally:
+        child.communicate("")
+    assert child.pid not in below(os.getpid())
+
+
+def test_one_piece_of_code_reads_the_table() -> None:
+    folder = Path(agents.__file__).parent
+    assert [path.name for path in folder.glob("*.py") if "/stat" in path.read_text()] == ["processes.py"]
 
 
 # -- orphans

@@ -43,21 +43,22 @@ class Process(NamedTuple):
         return self.state in _ENDED
 
 
-def processes() -> Iterator[Process]:
+def processes(*, with_marks: bool = True) -> Iterator[Process]:
     """Every process that this user can see, the newest first. Those that end meanwhile are left out.
 
     A process that forks and ends, and so on, is seen only if it is looked at as soon as it is listed.
+    `with_marks`: read the environment of each, where the mark is. Without, `mark` is None.
     """
     if not MARKS_FOUND:
         return
     names = [entry.name for entry in os.scandir(PROC)]
     for pid in sorted((int(name) for name in names if name.isdigit()), reverse=True):
-        found = look(pid)
+        found = look(pid, with_mark=with_marks)
         if found is not None:
             yield found
 
 
-def look(pid: int) -> Process | None:
+def look(pid: int, *, with_mark: bool = True) -> Process | None:
     """One process, or None if there is none of this number."""
     try:
         stat = _read(f"/proc/{pid}/stat", 4096)
@@ -72,7 +73,7 @@ def look(pid: int) -> Process | None:
         )
     except (OSError, ValueError, IndexError):
         return None
-    mark = None if state in _ENDED else _mark_of(pid)
+    mark = _mark_of(pid) if with_mark and state not in _ENDED else None
     return Process(pid, parent, group, session, state, started, mark)
 
 
@@ -87,7 +88,7 @@ def marks_alive(prefix: str = "") -> dict[str, list[int]]:
 
 def alive(process: Process) -> bool:
     """Whether this very process still runs."""
-    now = look(process.pid)
+    now = look(process.pid, with_mark=False)
     return now is not None and now.started == process.started and not now.ended
 
 

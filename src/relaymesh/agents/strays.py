@@ -14,11 +14,12 @@ import sys
 import time
 from collections.abc import Callable, Collection
 
+from relaymesh.agents.processes import processes
+
 __all__ = ["become_subreaper", "below", "end_strays"]
 
 PR_SET_CHILD_SUBREAPER = 36
 WITHIN_S = 10.0
-ENDED = frozenset(b"ZX")
 
 
 def become_subreaper() -> bool:
@@ -32,19 +33,10 @@ def below(pid: int, besides: Collection[int] = ()) -> list[int]:
     """Every living process below this one. `besides`: left out, with all that is below them."""
     children: dict[int, list[int]] = {}
     living: set[int] = set()
-    for entry in os.scandir("/proc") if sys.platform.startswith("linux") else ():
-        if not entry.name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry.name}/stat", "rb") as file:  # noqa: PTH123  a Path for each is slow
-                stat = file.read(4096)
-            # The name stands in parentheses and may hold anything, also parentheses.
-            fields = stat[stat.rindex(b")") + 2 :].split(maxsplit=2)
-        except (OSError, ValueError):
-            continue
-        children.setdefault(int(fields[1]), []).append(int(entry.name))
-        if fields[0][0] not in ENDED:
-            living.add(int(entry.name))
+    for process in processes(with_marks=False):
+        children.setdefault(process.parent, []).append(process.pid)
+        if not process.ended:
+            living.add(process.pid)
     found: list[int] = []
     waiting = [pid]
     while waiting:
