@@ -80,6 +80,18 @@ def test_a_killed_supervisor_leaves_no_process_and_its_work_is_granted_again_at_
         assert up.of("supervisor.ended")[0]["exit_code"] == -signal.SIGKILL
 
 
+def test_a_grant_that_a_killed_supervisor_had_not_recorded_goes_back_at_once(folder: Path) -> None:
+    with team_up(folder) as up:
+        supervisor = up.keeper()["supervisor"]["pid"]
+        os.kill(supervisor, signal.SIGSTOP)
+        id = submit(folder, "one", 0.0)
+        until(lambda: task(folder, id)["status"] == "RUNNING")
+        os.kill(supervisor, signal.SIGKILL)
+        assert up.wait_for("step.done")["attempt"] == 1  # nothing was started, and no lease had to run out
+        assert up.stop() == 0
+    assert (folder / ".relaymesh" / "supervisor" / "sessions.json").read_bytes() == b"[]"
+
+
 def test_a_killed_node_ends_no_run_and_voids_no_lease(folder: Path) -> None:
     with team_up(folder) as up:
         id = submit(folder, "one", 3.0)

@@ -32,6 +32,8 @@ class Places:
         """A file for each attempt under way."""
         self.output = self.root / "output"
         """A folder for each attempt, with what it wrote."""
+        self.sessions = self.root / "sessions.json"
+        """The sessions that a supervisor has with the node: a successor gives back what they hold."""
         self.orders = self.root / "orders"
         """Files that ask the supervisor for something."""
         self.tokens = self.root / "tokens"

@@ -49,7 +49,7 @@ class Supervisor:
         self._tokens = AgentTokens(places.tokens, TokenFile(server_folder(places.directory)))
         self._status = TeamStatus(places)
         self._orders = Orders(places.orders)
-        self._node = NodeLink(places.directory)
+        self._node = NodeLink(places.directory, places.sessions)
         self._crew: Crew
         self._asked = asyncio.Event()
         self._seen: tuple[int, int] | None = None
@@ -124,6 +124,7 @@ class Supervisor:
         for change in list(self._changes):
             await asyncio.wait({change})
         self._status.write([])
+        self._node.note()
         self._tell("supervisor.stopped", "the agents have stopped; what they held went back")
 
     # -- the start
@@ -153,11 +154,15 @@ class Supervisor:
             replace_file(self._places.sound_file, data)
 
     async def _take_over(self, mark: str) -> None:
-        """End what a killed supervisor left, and abandon its deliveries."""
+        """End what a killed supervisor left, and abandon its deliveries. Those that were granted to it and
+        are not on record go back unburned: nothing was started for them.
+        """
         records = self._records.read()
+        self._node.read_left()
         ended = await asyncio.to_thread(end_marked_with, mark)
         await asyncio.to_thread(self._tokens.revoke_left)
         if not records:
+            await self._node.end_left()
             return
         session = await self._node.connect()
         try:
@@ -167,6 +172,7 @@ class Supervisor:
                 await session.note_run(each.agent, "kill", detail)
         finally:
             await session.close()
+        await self._node.end_left()  # after the abandonment, which counts
         for record in records:
             self._records.remove(record.run)
         abandoned = len(records) - len(stale)

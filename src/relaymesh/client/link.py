@@ -101,8 +101,12 @@ class Link:
         unclaimed: Callable[[Deliveries], None],
         beat: Callable[[int], None],
         renewals: Callable[[], list[Call]],
+        resume: str | None = None,
     ) -> None:
-        """`renewals`: what a restarted node must be told before the requests are repeated."""
+        """`renewals`: what a restarted node must be told before the requests are repeated.
+
+        `resume`: the id of a session to go on with, of the same credential.
+        """
         self.url = url
         self._token = token
         self._find = find
@@ -112,6 +116,8 @@ class Link:
         self._unclaimed = unclaimed
         self._beat = beat
         self._renewals = renewals
+        self.session = resume
+        """The id of the session, which the node gave it."""
         self._loop = asyncio.get_running_loop()
         self._refs = count(1)
         self._requests: dict[int, Request] = {}
@@ -350,15 +356,14 @@ class Link:
         return InvalidHandshake(f"the node answers with status {status}")
 
     async def _greet(self, connection: ClientConnection) -> None:
-        session = None if self._welcome is None else self._welcome.session
-        await connection.send(encode(Hello(PROTOCOL, None, session, self._held(), bundles=True)))
+        await connection.send(encode(Hello(PROTOCOL, None, self.session, self._held(), bundles=True)))
         async with asyncio.timeout(self._settings.connect_s):
             answer = decode_node(await connection.recv(decode=False))
         if isinstance(answer, Problem):
             raise _error(answer)
         if not isinstance(answer, Welcome):
             raise InvalidHandshake("the node did not say welcome")
-        self._welcome = answer
+        self._welcome, self.session = answer, answer.session
         self._frame_bytes_max = answer.frame_bytes_max
         self._welcomed(answer)
 

@@ -65,8 +65,11 @@ class WebSocketSession(RemoteSession):
         settings: RemoteSettings,
         clock: Elapsed | None = None,
         find: Find | None = None,
+        resume: str | None = None,
     ) -> None:
-        """`find` returns the node's present address, if that may change."""
+        """`find` returns the node's present address, if that may change. `resume`: the id of a session of a
+        process that has ended; what it held and had not settled goes back unburned.
+        """
         super().__init__(url, clock)
         self._expected: set[tuple[str, str]] = set()
         """Mailboxes and the correlation ids that they expect for this session."""
@@ -80,6 +83,7 @@ class WebSocketSession(RemoteSession):
             unclaimed=self._unclaimed,
             beat=self._heard,
             renewals=self._renewals,
+            resume=resume,
         )
 
     async def open(self) -> WebSocketSession:
@@ -90,6 +94,11 @@ class WebSocketSession(RemoteSession):
         self.namespace = welcome.namespace
         self.payload_bytes_max = welcome.payload_bytes_max
         self._heard(welcome.now)
+
+    @property
+    def id(self) -> str | None:
+        """What the node calls this session. None: it was never open."""
+        return self._link.session
 
     @property
     def failure(self) -> MeshError | None:
