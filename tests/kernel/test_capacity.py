@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relaymesh.errors import InvalidSettings, MailboxFull, UnknownRecipient
+from relaymesh.errors import DeadLettersFull, InvalidSettings, MailboxFull, UnknownRecipient
 from relaymesh.kernel.commands import Send
 from relaymesh.kernel.settings import MailboxSettings
 from tests.kernel.driver import SECOND, Driver, letter
@@ -54,6 +54,22 @@ def test_a_send_is_admitted_whole_or_not_at_all() -> None:
         mesh.do(Send(groups))
     assert mesh.step.records == []
     assert (mesh.pending(roomy), mesh.pending(tight)) == ([], [])
+
+
+@pytest.mark.parametrize("groups", [[6], [4, 2], [1, 1, 4], [3, 3]])
+def test_a_refusal_does_not_depend_on_how_a_send_is_grouped(groups: list[int]) -> None:
+    """Both are full, the mailbox for all six and its dead letters: `MAILBOX_FULL`, which names all six."""
+    mesh = Driver()
+    box = mesh.agent(capacity=9, dead_letters_max=2, dead_letter_bytes_max=300, max_retries=0)
+    mesh.send(box, "1", "2", "3", "4", "5", "6")
+    for lease in mesh.receive(box, 2):
+        mesh.nack(lease, code="fatal")
+    ids = iter("abcdef")
+    send = Send([(box, [letter(next(ids)) for _ in range(size)]) for size in groups])
+    with pytest.raises(MailboxFull, match=r"it holds 4 of 9 messages .* 6 more were sent"):
+        mesh.do(send)
+    with pytest.raises(DeadLettersFull):
+        mesh.send(box, "7")
 
 
 def test_a_duplicate_needs_no_room() -> None:

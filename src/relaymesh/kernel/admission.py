@@ -44,11 +44,14 @@ def accept(decision: Decision, command: Send | Settle) -> list[Receipt]:
             fresh.append((mailbox, new))
     if recognition is not None:
         recognition.require_same()
-    asked: dict[Mailbox, list[int]] = {}
     all_new = len(fresh) == 1 and len(fresh[0][1]) == position
+    asked: dict[Mailbox, list[int]] = {}
     for mailbox, new in fresh:
-        size = command.size if all_new else size_of(new)
-        _require_room(decision, mailbox, len(new), size, asked.setdefault(mailbox, [0, 0]))
+        sums = asked.setdefault(mailbox, [0, 0])
+        sums[0] += len(new)
+        sums[1] += command.size if all_new else size_of(new)
+    for mailbox, (messages, size) in asked.items():
+        _require_room(decision, mailbox, messages, size)
     if command.budget:
         _require_budget(decision, [new for _, new in fresh], command.budget)
     receipts: list[Receipt] = []
@@ -66,7 +69,7 @@ def _accept_new(
     receipts: list[Receipt] = []
     if envelopes:
         new = list(envelopes)
-        _require_room(decision, mailbox, len(new), command.size, [0, 0])
+        _require_room(decision, mailbox, len(new), command.size)
         if command.budget:
             _require_budget(decision, [new], command.budget)
         receipts = _emit(decision, address, new)
@@ -91,12 +94,10 @@ def _receipts(decision: Decision, target: str, new: list[Envelope], base: int, t
     return receipts
 
 
-def _require_room(decision: Decision, mailbox: Mailbox, messages: int, size: int, asked: list[int]) -> None:
-    """`asked`: messages and bytes that this command has already asked of the mailbox."""
-    asked[0] += messages
-    asked[1] += size
-    if not mailbox.room_for(asked[0], asked[1]):
-        raise _full(mailbox, asked[0])
+def _require_room(decision: Decision, mailbox: Mailbox, messages: int, size: int) -> None:
+    """`messages` and `size`: all that the command asks of this mailbox, in however many groups."""
+    if not mailbox.room_for(messages, size):
+        raise _full(mailbox, messages)
     letters = decision.state.letters
     if letters.count and letters.of(mailbox.address).full(mailbox.settings):
         raise dead_letters_full(mailbox)
