@@ -32,6 +32,7 @@ def durable(state: State) -> dict[str, Any]:
         "dead": state.letters.count,
         "board": _board(state.board),
         "workflows": list(state.workflows),
+        "numbers": state.workflows.numbers.rows(),
         "schedules": sorted(state.schedules, key=lambda each: (each.namespace, each.name)),
     }
 

@@ -185,7 +185,7 @@ class Snapshot:
         self._kept_tasks: dict[str, list[AnyPiece]] = {}
         self._keys, self._keys_forgotten = board.keys.ended(), board.keys.forgotten
         self._owed = board.owed.all()
-        self._workflows = list(state.workflows)
+        self._workflows, self._numbers = list(state.workflows), state.workflows.numbers.rows()
         self._schedules = list(state.schedules)
         state.keep = self._keep
         board.keep = self._keep_task
@@ -233,7 +233,7 @@ class Snapshot:
             if self._keys or self._keys_forgotten:
                 yield KeysPiece(self._keys[start : start + PIECE_SIZE], self._keys_forgotten)
         yield from owed_pieces(self._owed)
-        yield from workflow_pieces(self._workflows)
+        yield from workflow_pieces(self._workflows, self._numbers)
         yield from schedule_pieces(self._schedules)
 
     def _task_as_it_was(self, task: Task) -> Iterator[AnyPiece]:
@@ -380,6 +380,7 @@ def _restore_piece(state: State, piece: AnyPiece, grants: Grants, plans: list[Pl
 def _restore_stored(state: State, piece: WorkflowsPiece | SchedulesPiece) -> None:
     if isinstance(piece, WorkflowsPiece):
         state.workflows.restore(piece.workflows)
+        state.workflows.numbers.restore(piece.numbers)
     else:
         state.schedules.restore(piece.schedules)
 

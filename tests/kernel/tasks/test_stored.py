@@ -13,7 +13,7 @@ from relaymesh.kernel.query import ListWorkflows, ShowWorkflow
 from relaymesh.kernel.records import WorkflowPut, WorkflowRemoved
 from relaymesh.kernel.snapshot import Snapshot, restore
 from relaymesh.kernel.state import State
-from relaymesh.kernel.tasks import pieces, stored
+from relaymesh.kernel.tasks import numbering, pieces, stored
 from relaymesh.kernel.tasks.commands import PutVersion, RemoveVersions, Stored
 from relaymesh.kernel.tasks.stored import WORKFLOW_BYTES, WorkflowView
 from tests.kernel.driver import Driver, replay, through_a_checkpoint
@@ -124,7 +124,48 @@ def test_removed_versions_are_gone_and_a_second_removal_does_nothing(shelf: Shel
     workflows = shelf.kernel.state.workflows
     assert (workflows.names("default"), workflows.bytes_of("default")) == (0, 0)
     assert len([each for each in shelf.records if isinstance(each, WorkflowRemoved)]) == 2
-    assert shelf.put("d").workflow.version == "1"
+    assert shelf.put("d").workflow.version == "4"
+
+
+def test_a_number_is_never_used_twice(shelf: Shelf) -> None:
+    """A task names the version that it runs: it must not mean two documents."""
+    for text in "abc":
+        shelf.put(text)
+    shelf.remove("3")
+    assert shelf.put("d").workflow.version == "4"
+    shelf.remove()
+    for known in (shelf.kernel.state, replay(shelf.records), drawn_again(shelf)):
+        after = Shelf(state=known)
+        assert after.put("e").workflow.version == "5"
+        assert after.put("e", name="another").workflow.version == "1"
+        assert after.put("e", owner="team/owner").workflow.version == "1"
+
+
+def drawn_again(shelf: Shelf) -> State:
+    return restore(through_a_checkpoint(Snapshot(shelf.kernel.state).pieces()))
+
+
+def test_of_many_removed_workflows_the_oldest_share_one_number(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbering, "GONE_MAX", 2)
+    for name, versions in (("x", 3), ("y", 2), ("z", 1), ("release", 1)):
+        for text in range(versions):
+            shelf.put(str(text), name=name)
+        shelf.remove(name=name)
+    assert durable(drawn_again(shelf)) == durable(replay(shelf.records)) == durable(shelf.kernel.state)
+    after = Shelf(state=drawn_again(shelf))
+    found = [after.put("n", name=name).workflow.version for name in ("x", "y", "z", "release", "new")]
+    assert found == ["4", "4", "2", "5", "4"], "those of which nothing is known begin above x and y"
+
+
+def test_behind_the_largest_number_a_version_must_be_named(shelf: Shelf) -> None:
+    """A number of more digits was no number to the next put, which then gave it again."""
+    shelf.put("a", "9" * 15)
+    with pytest.raises(Conflict, match="no number is behind it") as refused:
+        shelf.put("b")
+    assert "--version" in refused.value.hint
+    assert shelf.put("b", "next").workflow.version == "next"
 
 
 def test_the_owner_pays_until_the_version_is_removed(shelf: Shelf) -> None:

@@ -10,6 +10,7 @@ from relaymesh.kernel.piece import PIECE_BYTES, PIECE_SIZE, Piece
 from relaymesh.kernel.records import NoticeKind
 from relaymesh.kernel.tasks.board import Board
 from relaymesh.kernel.tasks.keys import KeyHeld
+from relaymesh.kernel.tasks.numbering import NumberRow
 from relaymesh.kernel.tasks.owed import Owed
 from relaymesh.kernel.tasks.plan import Plan, StepPlan
 from relaymesh.kernel.tasks.shape import Group, Shape
@@ -100,9 +101,10 @@ class KeysPiece(Piece, tag=11, frozen=True):
 
 
 class WorkflowsPiece(Piece, tag=12, frozen=True):
-    """The next versions of workflows."""
+    """The next versions of workflows, and behind them the largest numbers that were used for versions."""
 
     workflows: list[StoredVersion]
+    numbers: list[NumberRow] = msgspec.field(default_factory=list)
 
 
 class GroupPiece(Piece, tag=13, frozen=True):
@@ -133,8 +135,8 @@ class OwedPiece(Piece, tag=16, frozen=True):
 BoardPiece = PlanPiece | TaskPiece | StepsPiece | KeysPiece | GroupPiece | SignalsPiece | OwedPiece
 
 
-def workflow_pieces(stored: list[StoredVersion]) -> Iterator[WorkflowsPiece]:
-    """Versions of workflows, in pieces of bounded size."""
+def workflow_pieces(stored: list[StoredVersion], numbers: list[NumberRow]) -> Iterator[WorkflowsPiece]:
+    """Versions of workflows and numbers, in pieces of bounded size."""
     some: list[StoredVersion] = []
     size = 0
     for each in stored:
@@ -145,6 +147,8 @@ def workflow_pieces(stored: list[StoredVersion]) -> Iterator[WorkflowsPiece]:
             some, size = [], 0
     if some:
         yield WorkflowsPiece(some)
+    for start in range(0, len(numbers), PIECE_SIZE):
+        yield WorkflowsPiece([], numbers[start : start + PIECE_SIZE])
 
 
 def owed_pieces(owed: list[Owed]) -> Iterator[OwedPiece]:

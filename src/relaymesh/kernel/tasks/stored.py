@@ -15,6 +15,7 @@ import msgspec
 from relaymesh.errors import NotFound
 from relaymesh.kernel.charges import Charges
 from relaymesh.kernel.records import WorkflowPut, WorkflowRemoved
+from relaymesh.kernel.tasks.numbering import Numbers
 
 if TYPE_CHECKING:
     from relaymesh.kernel.state import State
@@ -74,6 +75,7 @@ class StoredWorkflows:
         self._names: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
         """Workflows and bytes of documents, by namespace."""
+        self.numbers = Numbers()
 
     # -- records
 
@@ -114,6 +116,7 @@ class StoredWorkflows:
             self._count(before, -1)
         versions[stored.version] = stored
         self._count(stored, 1)
+        self.numbers.put(*name, stored.version)
 
     def removed(self, record: WorkflowRemoved) -> None:
         """A version that is not there is passed over: the record that put it may be set aside."""
@@ -124,6 +127,7 @@ class StoredWorkflows:
                 self._count(versions.pop(version), -1)
         if not versions and self._versions.pop(name, None) is not None:
             self._names[record.namespace] -= 1
+            self.numbers.gone(*name)
 
     def go_live(self) -> None:
         """After a replay: charge the owners."""

@@ -9,6 +9,7 @@ from relaymesh.kernel.address import namespace_of
 from relaymesh.kernel.decision import Decision
 from relaymesh.kernel.records import WorkflowPut, WorkflowRemoved
 from relaymesh.kernel.tasks.commands import PutVersion, RemoveVersions, Stored
+from relaymesh.kernel.tasks.numbering import NUMBER_MAX
 from relaymesh.kernel.tasks.stored import (
     NAMES_MAX,
     NAMESPACE_BYTES_MAX,
@@ -19,8 +20,6 @@ from relaymesh.kernel.tasks.stored import (
     view_of,
 )
 
-DIGITS_MAX = 15
-"""A longer version is no number to count on from."""
 REMOVE = "remove what is not needed: relaymesh workflow remove NAME@VERSION"
 
 
@@ -41,7 +40,7 @@ def put(decision: Decision, command: PutVersion) -> Stored:
     if command.budget:
         size = WORKFLOW_BYTES + len(command.document)
         decision.state.charges.require(command.owner, size, command.budget)
-    version = command.version or _next_number(versions)
+    version = command.version or _next_number(workflows, namespace, command.name)
     decision.emit(
         WorkflowPut(
             1, decision.now, namespace, command.name, version, command.document, command.digest, command.owner
@@ -72,13 +71,14 @@ def _known(versions: Sequence[StoredVersion], version: str) -> StoredVersion | N
     return None
 
 
-def _next_number(versions: Sequence[StoredVersion]) -> str:
-    numbers = [int(each.version) for each in versions if _is_number(each.version)]
-    return str(max(numbers, default=0) + 1)
-
-
-def _is_number(version: str) -> bool:
-    return len(version) <= DIGITS_MAX and version.isascii() and version.isdigit()
+def _next_number(workflows: StoredWorkflows, namespace: str, name: str) -> str:
+    number = workflows.numbers.next(namespace, name)
+    if number > NUMBER_MAX:
+        raise Conflict(
+            f"workflow {name!r} has used version {NUMBER_MAX}, and no number is behind it",
+            hint="name the version: relaymesh workflow put FILE --version NAME",
+        )
+    return str(number)
 
 
 def _require_room(workflows: StoredWorkflows, namespace: str, command: PutVersion, versions: int) -> None:
