@@ -192,3 +192,25 @@ def test_thousands_that_die_at_once_are_one_alert(told: Told) -> None:
     )
     assert "3000 dead letters" in many.getMessage()
     assert fields(alone, "count", "message_id") == (1, "alone")
+
+
+# -- what is not undone
+
+
+def test_an_undo_whose_expression_fails_raises_an_alert(told: Told) -> None:
+    """As its dead letter does: what was done stays done, and a person must know."""
+    undo = {"input": {"booking": "${{ output.booking }}"}}
+    steps = {
+        "flight": {"agent": "airline", "compensate": undo},
+        "hotel": {"agent": "desk", "needs": ["flight"]},
+    }
+    with ManualMesh() as mesh:
+        airline, desk = mesh.agent("airline"), mesh.agent("desk")
+        task = mesh.submit({"workflow": "trip", "steps": steps})
+        airline.receive().finish({"number": 7})
+        desk.receive().fail("fully booked")
+        assert task.show().status == "FAILED"
+    (alert,) = told("relaymesh.alert")
+    assert alert.levelname == "ERROR"
+    assert fields(alert, "task", "step", "agent", "status") == (task.id, "flight!undo", "airline", "FAILED")
+    assert "booking" in alert.getMessage()

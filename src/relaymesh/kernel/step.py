@@ -96,6 +96,17 @@ class SubscriptionMoved(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
+class NotUndone(msgspec.Struct, frozen=True, gc=False):
+    """A step that was to undo another one ended without success: what was done stays done."""
+
+    task: str
+    step: str
+    mailbox: str
+    status: str
+    code: str
+    reason: str
+
+
 class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it leads back to it
     """Records, which must be durable BEFORE the result and the deliveries are released.
 
@@ -118,6 +129,7 @@ class Step(msgspec.Struct, eq=False):  # known to the collector: an error in it 
     sent: list[Repeated | Scheduled] | None = None
     """Which messages of a send or publish deserve a log line."""
     moved: list[BreakerMoved | SubscriptionMoved] | None = None
+    not_undone: list[NotUndone] | None = None
     differing: list[Differing] | None = None
     """With a `Conflict`: all messages whose bytes differ from those of their originals."""
     ready: list[str] | None = None
@@ -135,6 +147,7 @@ __all__ = [
     "BreakerMoved",
     "Delivered",
     "Ended",
+    "NotUndone",
     "Receipt",
     "Repeated",
     "Scheduled",

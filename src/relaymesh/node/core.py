@@ -46,7 +46,7 @@ from relaymesh.node.release import (
     result_needs,
 )
 from relaymesh.node.sent import log_sent
-from relaymesh.node.step_log import log_step
+from relaymesh.node.step_log import log_not_undone, log_step
 from relaymesh.node.watchers import Watchers, is_news
 from relaymesh.store.projection import Projection
 from relaymesh.wire.records import payload_of
@@ -182,6 +182,8 @@ class Core:
             raise
         if step.ended is not None or step.arrived is not None or step.moved is not None:
             log_step(step)
+        if step.not_undone is not None:
+            log_not_undone(step.not_undone)
         if step.sent is not None:
             log_sent(step.sent)
         if send_ready and (step.ready is not None or step.owes):

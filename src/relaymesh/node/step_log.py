@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from relaymesh.kernel.address import name_of
 from relaymesh.kernel.moment import NEVER
-from relaymesh.kernel.step import Arrived, BreakerMoved, Ended, Step, SubscriptionMoved
+from relaymesh.kernel.step import Arrived, BreakerMoved, Ended, NotUndone, Step, SubscriptionMoved
 from relaymesh.wire.envelope import iso
 
 log = logging.getLogger("relaymesh.delivery")
@@ -68,6 +69,22 @@ def _alert(letters: list[Ended]) -> None:
     what = "dead letter" if count == 1 else f"{count} dead letters, the first"
     level = logging.ERROR if first.alert else logging.WARNING
     alerts.log(level, "%s: %s reason=%s", what, text, first.reason, extra={**fields, "count": count})
+
+
+def log_not_undone(failed: Sequence[NotUndone]) -> None:
+    """Alert: what a step did stays done, although its task ended without success. A dead letter has an alert
+    of its own.
+    """
+    for one in failed:
+        fields = {
+            "task": one.task,
+            "step": one.step,
+            "agent": name_of(one.mailbox) if one.mailbox else "",
+            "status": one.status,
+            "error_code": one.code,
+        }
+        text = " ".join(f"{name}={value}" for name, value in fields.items())
+        alerts.error("not undone: %s reason=%s", text, one.reason, extra={**fields, "reason": one.reason})
 
 
 def _log_breaker(moved: BreakerMoved) -> None:

@@ -123,7 +123,9 @@ A task that ends without success undoes what it did: each step with `compensate`
 time, in the reverse order in which their work was over. Holders may finish first. A step that was granted,
 and whose outcome is not known, is undone with `uncertain: true`; one whose agent said that it cannot be
 done is not undone. Neither a cancel, nor the deadline, nor a used budget stops it. The dead letter of such
-a step raises an alert, and the task waits for its redrive or purge.
+a step raises an alert, and the task waits for its redrive or purge. One that ends in another way without
+success, because its agent says so, its time is over or its input cannot be evaluated, raises an alert too,
+and the next one goes on.
 
 ## Budgets
 

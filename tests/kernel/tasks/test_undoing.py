@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from relaymesh.errors import TaskOver
-from relaymesh.kernel.commands import PurgeDeadLetters
+from relaymesh.kernel.commands import Ack, PurgeDeadLetters, Tick
 from relaymesh.kernel.query import ReadySteps
 from relaymesh.kernel.records import DeadLettered
+from relaymesh.kernel.step import NotUndone, Step
+from relaymesh.kernel.tasks.commands import Advance, Fail, Move
 from relaymesh.kernel.tasks.plan import StepPlan
 from tests.kernel.driver import MINUTE
-from tests.kernel.tasks.office import Office, office, plan, step
+from tests.kernel.tasks.office import AGENT, Office, office, plan, step
 
 
 def undoable(name: str, *needs: int, **fields: Any) -> StepPlan:
@@ -131,6 +134,44 @@ def test_its_dead_letter_raises_an_alert_and_waits_for_a_redrive() -> None:
     assert desk.take() == {}, "the next one waits"
     desk.redrive(*desk.letters)
     assert undo_all(desk) == ["b!undo", "a!undo"]
+
+
+def cannot_be_evaluated(desk: Office) -> Step:
+    """The expression of its input fails: the shell says so."""
+    task = desk.kernel.state.board.tasks["t1"]
+    (number,) = task.ready
+    return desk.do(Advance("t1", [Move(number, "fail", code="expression", reason="no such key")], ["m"]))
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        (cannot_be_evaluated, ("FAILED", "expression", "no such key")),
+        (lambda desk: desk.do(Fail(desk.take()["b!undo"], "failed", "no")), ("FAILED", "failed", "no")),
+        (lambda desk: desk.do(Ack([desk.take()["b!undo"]], drop=True)), ("FAILED", "dropped", "")),
+        (lambda desk: desk.do(Tick()), ("TIMEOUT", "timeout", "it took longer than 60000 ms")),
+    ],
+    ids=["expression", "failed", "dropped", "timeout"],
+)
+def test_an_undo_that_ends_without_success_is_told_once(
+    ends: Callable[[Office], Step], told: tuple[str, str, str]
+) -> None:
+    steps = [
+        step(name, *needs, undo=step(name, timeout_ms=MINUTE)) for name, needs in (("a", ()), ("b", (0,)))
+    ]
+    desk = desk_with(*steps, step("bad", 1))
+    do_one(desk, "a")
+    do_one(desk, "b")
+    token = desk.take()["bad"]
+    desk.advances = ends is not cannot_be_evaluated
+    desk.fail_for_good(token)
+    desk.now += 2 * MINUTE if told[0] == "TIMEOUT" else 0
+    assert ends(desk).not_undone == [NotUndone("t1", "b!undo", AGENT, *told)]
+    desk.advances = True
+    desk.move_on("t1")
+    assert undo_all(desk) == ["a!undo"], "the others go on"
+    desk.restart()
+    assert desk.step.not_undone is None, "it is not told again"
 
 
 def test_a_purge_of_its_dead_letter_lets_the_others_go_on() -> None:

@@ -80,7 +80,6 @@ class Board(Ends):
         """Volatile. That of the plan whose last task ended: the same workflow is mostly submitted again."""
         self.changed: dict[Task, None] = {}
         """Volatile. Tasks that this step moved: `ending.follow` looks whether they end."""
-        self.live = False
         self.over: dict[str, TaskShown] = {}
         """Volatile. Tasks that ended and that the store may not have yet, in the order of their ends."""
         self.over_steps = 0

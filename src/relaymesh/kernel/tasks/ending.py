@@ -178,6 +178,9 @@ def follow(decision: Decision) -> None:
             decision.step.ready.append(task.id)
     if board.unasked:
         _take_questions_back(decision)
+    if board.not_undone:
+        decision.step.not_undone = [*(decision.step.not_undone or ()), *board.not_undone]
+        board.not_undone = []
     decision.step.owes = bool(board.owed)
 
 

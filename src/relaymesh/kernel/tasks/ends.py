@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from relaymesh.kernel.step import NotUndone
 from relaymesh.kernel.tasks.owed import OwedMail
 from relaymesh.kernel.tasks.shape import Group
 from relaymesh.kernel.tasks.status import EVENT_OF, GOOD, Status
@@ -22,6 +23,9 @@ class Ends:
     def __init__(self) -> None:
         self.owed = OwedMail()
         """Mail about tasks that is not sent yet."""
+        self.live = False
+        self.not_undone: list[NotUndone] = []
+        """Volatile. Undos that failed in this step: `follow` has them told."""
 
     def _touch(self, task: Task, number: int) -> None:
         raise NotImplementedError
@@ -51,6 +55,9 @@ class Ends:
             code = reason = ""
         step.code, step.reason = code, reason
         self._count_order(task, number)
+        if step.undoes >= 0 and status not in GOOD and self.live:
+            name, mailbox = task.name_of(number), step.mailbox or task.plan_of(number).mailbox
+            self.not_undone.append(NotUndone(task.id, name, mailbox, status, code, reason))
         self._settled(task, number, output, at)
 
     def _settled(self, task: Task, number: int, output: bytes | None, at: int) -> None:
