@@ -10,15 +10,15 @@ from relaymesh.kernel.pending import DELAYED, READY, STATE_NAMES
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "lifecycle.md"
 
 EVENTS = {
-    "due": "its time has come; no record says so, the clock does",
+    "due": "its time has come; this follows from the clock and writes no record",
     "forced": "a call made delayed messages due at once",
     "granted": "given to a holder, under a lease",
-    "expired": "its TTL ended while it was pending: a dead letter, `ttl_expired`",
-    "overflowed": "published into a full mailbox that dead-letters for itself: `mailbox_full`",
-    "dropped": "given up without a dead letter, and counted: by the holder, the contract, or unsubscribing; "
-    "or a notice (`ack`, `nack`) of the mesh that was not read within its TTL",
-    "already_done": "an earlier holder finished it after its lease was lost: acked unseen; or the result of "
-    "a step came late",
+    "expired": "its TTL ended while it was pending: it is a dead letter, `ttl_expired`",
+    "overflowed": "it was published into a full mailbox: it is a dead letter of that mailbox, `mailbox_full`",
+    "dropped": "given up and counted, without a dead letter: by the holder, by the contract, or because the "
+    "subscription ended; or it is a notice (`ack`, `nack`) of the mesh that was not read within its TTL",
+    "already_done": "an earlier holder finished it after it had lost the lease, so it is acked without "
+    "another delivery; or the result of a step came late",
     "acked": "done",
     "dead_lettered": "no retry is left, or the error allows none",
     "retried": "failed, and tried again later, or at once when no delay was asked for",
@@ -26,7 +26,8 @@ EVENTS = {
     "lease_expired": "the holder was silent for the whole lease; the attempt is counted",
     "holder_lost": "the process that held it is gone; the attempt is counted",
     "abandoned": "a supervisor knows that its holder is dead; the attempt is counted",
-    "released": "the holder never got it, or an earlier one of its run came back; not counted",
+    "released": "the holder never got it, or an earlier message that was delivered with it came back; "
+    "the attempt is not counted",
 }
 
 TEXT = """\
@@ -34,22 +35,24 @@ TEXT = """\
 
 <!-- Made by `python -m tests.kernel.lifecycle_page` from `TRANSITIONS` in src/relaymesh/kernel/entry.py. -->
 
-An entry is one message in one mailbox. It is born when the message is accepted and ends when it is
-settled. While it is *delayed* no receiver sees it, neither before its first time nor between retries; while
-it is *ready* it competes for the next delivery; while it is *leased* one holder works on it.
+An entry is one message in one mailbox. It begins when the message is accepted and ends when it is settled.
+
+- *delayed*: no receiver sees it. It waits for its first time, or for its next retry.
+- *ready*: it competes with other entries for the next delivery.
+- *leased*: one holder works on it.
 
 ```mermaid
 stateDiagram-v2
 {diagram}
 ```
 
-There are no other changes: a test watches the kernel make each of these, and refuses any that is not here.
+There are no other changes. A test makes the kernel perform each of these, and fails on any that is not here.
 
 | from | event | to | what happened |
 |---|---|---|---|
 {rows}
 
-A retry or a deferral whose time is now is ready at once; that is why some events lead to two places.
+Some events lead to two states: a retry or a deferral whose time is already reached is ready at once.
 """
 
 

@@ -14,34 +14,34 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "tasks.md"
 EVENTS = {
     "granted": "a holder has its message, under a lease",
     "given_back": "released, or put off until a given time; the attempt is not counted",
-    "failed": "the attempt failed, or took longer than one may; it is tried again after its backoff",
+    "failed": "the attempt failed, or was over its `attempt_timeout`; it is tried again after its backoff",
     "abandoned": "its lease ran out, or its holder is known to be dead; it waits to be granted again",
     "succeeded": "its result was accepted, in time or late; or every one of its items ended",
     "refused": "the agent said that it cannot be done, the message was dropped, or its input cannot be made",
-    "timed_out": "its own time, or that of its task, is over",
+    "timed_out": "the time limit of the step, or of its task, is over",
     "died": "no attempt is left: its message is a dead letter",
     "redriven": "its dead letter went back into a mailbox, perhaps edited or moved",
     "purged": "its dead letter was removed for good",
     "skipped": "its condition is false, or a handler took over",
     "cancelled": "its task was cancelled, or failed",
-    "expanded": "it goes on as other steps: one for each item of a list, or a group of its own",
+    "expanded": "it is replaced by other steps: one for each item of a list, or a group of its own",
     "waits": "it waits for an answer, a time or a signal",
     "withdrawn": "its message was taken back, because its task has used its budget; it is sent again later",
 }
 
 STATES = {
     "PENDING": "waits for its needs, for room, or to be granted",
-    "RUNNING": "a holder works on it; or the steps that it goes on as are being done; or it waits for an "
+    "RUNNING": "a holder works on it; or the steps that replaced it are running; or it waits for an "
     "answer, a time or a signal, without a lease",
     "RETRYING": "an attempt failed; it waits for its backoff",
     "ABANDONED": "its holder is gone; it waits to be granted again",
-    "DEAD_LETTER": "no attempt is left; its task waits for a redrive or a cancel; "
-    "an end if its failure is caught",
+    "DEAD_LETTER": "no attempt is left; its task waits for a redrive, a purge or a cancel. "
+    "If its failure is caught, the step has ended",
     "SUCCESS": "its result was accepted",
-    "FAILED": "it cannot be done: an outcome, not a dead letter",
-    "TIMEOUT": "its time is over",
+    "FAILED": "it cannot be done, and has ended without a dead letter",
+    "TIMEOUT": "its time limit is over",
     "SKIPPED": "it is not needed; its output is null",
-    "CANCELLED": "its task ended without it",
+    "CANCELLED": "its task ended before the step did",
 }
 
 TEXT = """\
@@ -49,16 +49,17 @@ TEXT = """\
 
 <!-- Made by `python -m tests.kernel.tasks.page` from `TRANSITIONS` in kernel/tasks/status.py. -->
 
-A task runs a plan: steps, and which step needs which. **A step's life is its message's life** ([the life of
-an entry](lifecycle.md)): a ready step becomes a message in its agent's mailbox, and lease, retry, backoff,
-breaker, dead letter and redrive are the mailbox's. There is no second queue.
+A task runs a plan. A plan is a list of steps; each step names the steps that it needs. **A step is a
+message** ([the life of an entry](lifecycle.md)): a ready step becomes a message in its agent's mailbox.
+Lease, retry, backoff, breaker, dead letter and redrive work as for any message of that mailbox. There is no
+second queue.
 
-Two moves, each safe alone:
+A task moves on in two separate decisions:
 
-- *Settle*: a message leaves its mailbox, and its step ends, perhaps its task too. No message is sent, so a
+- *Settle*: a message is settled, and its step ends; the task may end too. A settle sends no message, so a
   result is never refused because another mailbox is full.
-- *Advance*: a step whose needs have ended gets its message. Which steps are ready follows from the state
-  and is not remembered, so a crash between the two loses nothing, and a second advance does nothing.
+- *Advance*: each step whose needs have ended gets its message. The ready steps are computed from the state
+  and are not stored. So a crash between settle and advance loses nothing, and a second advance does nothing.
 
 ## The states of a step
 
@@ -71,7 +72,7 @@ stateDiagram-v2
 {diagram}
 ```
 
-There are no other changes: a test walks each of these, and refuses any that is not here.
+There are no other changes. A test makes each of these happen, and fails on any that is not here.
 
 | from | event | to | what happened |
 |---|---|---|---|
@@ -79,66 +80,69 @@ There are no other changes: a test walks each of these, and refuses any that is 
 
 ## Attempts
 
-- An attempt that fails counts against `max_attempts` ({attempts}). One whose holder vanished counts against
-  `max_abandoned` ({abandoned}): a node that is killed does not use up the attempts of honest work.
+- An attempt that fails counts against `max_attempts` ({attempts}). An attempt whose holder disappeared counts
+  against `max_abandoned` ({abandoned}). So killing a node does not use up `max_attempts`.
 - A lease is {lease} s long unless the plan says otherwise, and is renewed every 2 s while the agent works.
-- An agent that registered without `settles` reports later: its ack means that it took the step, which stays
-  RUNNING under the same token. Its lease is then 90 s long, renewed by its heartbeats and reports.
-- A result that comes late counts if its token is that of the last grant, also when the lease is long over.
-  Once another holder was granted the step, or it is a dead letter, or it has ended, it is refused
-  (`LEASE_LOST`).
+- An agent that registered without `settles` reports its result later. Its ack means that it has taken the
+  step. The step stays RUNNING under the same token. The lease is then 90 s long; heartbeats and reports
+  renew it.
+- A late result counts if its token is that of the last grant, even when the lease ended long ago. It is
+  refused (`LEASE_LOST`) once another holder was granted the step, the step is a dead letter, or the step has
+  ended.
 
 ## Clocks
 
 | clock | counts from | when it is over |
 |---|---|---|
-| `attempt_timeout` | the grant | the attempt has failed; no renewal passes it |
+| `attempt_timeout` | the grant | the attempt has failed; a renewal cannot extend it |
 | `timeout` | the sending of the message, or its redrive | the step is TIMEOUT |
 | `deadline` | the submit, downtime included | the task is TIMEOUT, and leases end |
 
 ## Windows
 
-A task has at most {window} unsettled messages; `parallel` bounds the items of one step within that. What
-does not fit stays ready, as does a step whose mailbox is full or whose agent is draining; the task shows
-why.
+A task has at most {window} unsettled messages. Within that, `parallel` bounds the items of one step. A step
+that does not fit stays ready and is sent later. So does a step whose mailbox is full or whose agent is
+draining. The task shows the reason.
 
 ## How a task ends
 
-It succeeds when every step has ended and none failed that nothing caught. A step that fails with
+A task succeeds when every step has ended and every failure was caught. A step that fails with
 `on_failure: fail` ends the task: messages without a lease are taken back, and holders may finish. A soft
-cancel does the same; a hard cancel and the deadline end leases too. A step whose failure is caught
-(`continue`, or a step that handles it) has `{{"error": {{"code", "reason"}}}}` for its output.
+cancel does the same. A hard cancel and the deadline also end the leases. A failure is caught by
+`on_failure: continue`, or by a step that handles it. The output of such a failed step is
+`{{"error": {{"code", "reason"}}}}`.
 
 ## Waits
 
-`ask`, `wait` and `signal` are one thing: an event, a time after which it is not waited for, and a value
-that counts in its place. A step that waits holds no lease and no place in the window. The question is mail
-to the agent that is asked, and only that agent may answer; the first answer counts. When the time is over,
-or the question dies unread, the default counts; without one the step is TIMEOUT, or FAILED. A signal that
-comes before a step waits for it is kept: at most {signals} of a task, each id once, the first one first.
+A step with `wait` ends when its time is over. A step with `ask` or `signal` waits for an event. It may have a
+time limit, and a default that is its output when no event came in time. A step that waits has no lease, and
+does not count in the window. `ask` sends the question as mail to an agent. Only that agent may answer; the
+first answer counts. If the time is over, or the question becomes a dead letter, the default is the output.
+Without a default the step is TIMEOUT (time over) or FAILED (dead letter). A signal that comes before its step
+waits is kept: at most {signals} for a task, each id once, used in the order of arrival.
 
 ## Undoing
 
-A task that ends without success undoes what it did: each step with `compensate` that was done, one at a
-time, in the reverse order in which their work was over. Holders may finish first. A step that was granted,
-and whose outcome is not known, is undone with `uncertain: true`; one whose agent said that it cannot be
-done is not undone. Neither a cancel, nor the deadline, nor a used budget stops it. The dead letter of such
-a step raises an alert, and the task waits for its redrive or purge. One that ends in another way without
-success, because its agent says so, its time is over or its input cannot be evaluated, raises an alert too,
-and the next one goes on.
+A task that ends without success undoes its finished steps: each step with `compensate`, one at a time, in the
+reverse of the order in which they finished. Current holders may finish first. A step that was granted, and
+whose outcome is not known, is undone with `uncertain: true`. A step whose agent said that it cannot be done
+is not undone. A cancel, the deadline or a used budget does not stop the undoing. If an undo step becomes a
+dead letter, an alert is raised, and the task waits until that dead letter is redriven or purged. If an
+undo step ends without success in another way (its agent says so, its time is over, its input cannot be
+evaluated), an alert is raised too, and the next undo step goes on.
 
 ## Budgets
 
-An attempt reports what it has used, as its total so far: a report that comes twice counts once. The
-decision in which a task reaches its budget also takes back all its messages that are under no lease. So it
-overshoots at most by what the leases that are out still use. A larger budget lets it go on.
+An attempt reports what it has used, as its total so far. So a report that comes twice counts once. When a
+task reaches its budget, the same decision takes back all its messages that have no lease. So the task exceeds
+its budget at most by what its current holders still use. It continues when it gets a larger budget.
 
 ## Growing
 
-A step with `grows: true` may end with more steps: they belong to the same task, and the step completes with
-their outputs. A step may also be a stored workflow. At most {steps:,} steps beside those of the plan,
-{depth} groups deep. A failure inside that no step of the group catches ends the group, and counts as a
-failure of the step.
+A step with `grows: true` may return more steps. They belong to the same task and form a group. The step
+completes when they do, and its output is their outputs. A step may also run a stored workflow. A task may
+grow by at most {steps:,} steps, {depth} groups deep. A failure that no step of the group catches ends the
+group, and counts as a failure of the step.
 """
 
 
