@@ -129,6 +129,29 @@ def test_an_agent_that_is_killed_gets_its_work_again(folder: Path) -> None:
         assert "SIGKILL" in row["last_error"]
 
 
+def test_an_agent_that_rests_after_a_crash_gets_no_work_and_shows_no_life(folder: Path) -> None:
+    resting = TEAM.replace("backoff_min = 0", "backoff_min = 10\nconcurrency = 2", 1)
+    beats = "\n[settings]\nheartbeatInterval = 200\nheartbeatTimeout = 1500\n"
+    (folder / "relaymesh.toml").write_text(resting + beats, encoding="utf-8")
+
+    def listed() -> dict[str, Any]:
+        [row] = [each for each in rows(folder, "agent", "list") if each["name"] == "one"]
+        return {"state": row["state"], "status": row.get("status")}
+
+    with team_up(folder) as up:
+        assert listed()["state"] == "online"
+        submit(folder, "one", 4.0)
+        [pid] = until(lambda: began(folder))
+        until(lambda: listed() == {"state": "online", "status": "running"})
+        os.kill(pid, signal.SIGKILL)
+        up.wait_for("agent.restarted")
+        until(lambda: listed() == {"state": "offline", "status": "backoff"})
+        assert [each["state"] for each in rows(folder, "ps") if each["agent"] == "one"] == ["backoff"]
+        assert len(began(folder)) == 1
+        assert up.wait_for("step.done")["attempt"] == 2
+        until(lambda: listed() == {"state": "online", "status": "idle"})
+
+
 def test_down_gives_running_work_back_unburned(folder: Path) -> None:
     slow = (folder / "relaymesh.toml").read_text(encoding="utf-8")
     (folder / "relaymesh.toml").write_text(f"[mesh]\ngraceful_timeout = 4\n{slow}", encoding="utf-8")

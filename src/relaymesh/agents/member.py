@@ -3,6 +3,9 @@
     starting ─► idle ◄─► running        an attempt crashed ─► backoff ─► idle
     any ─► draining ─► stopped          no new work; what runs has the agent's grace
 
+In `backoff` it shows no life: no heartbeats, so after a while others see it offline, and it is not chosen for
+its capabilities.
+
 A slot takes one delivery at a time: the node keeps the order of lanes. Nothing is decided here about the
 message itself: the outcome of the adapter says it, and `handed_work.settle` sends it.
 """
@@ -27,7 +30,7 @@ from relaymesh.errors import LeaseLost, MeshError
 from relaymesh.kernel.address import agent_address
 from relaymesh.kernel.commands import ExtendAll, RegisterAgent, Release
 from relaymesh.kernel.contract import TIMEOUT
-from relaymesh.kernel.deliveries import DeliveryRow
+from relaymesh.kernel.deliveries import Deliveries, DeliveryRow
 from relaymesh.kernel.tasks.commands import Report
 
 __all__ = ["Member", "MemberState", "Tell"]
@@ -96,6 +99,7 @@ class Member:
         self._session: WebSocketSession | None = None
         self._attempts: dict[str, _Attempt] = {}
         self._slots: dict[asyncio.Task[None], None] = {}
+        self._pulls: set[asyncio.Task[Deliveries]] = set()
         self._taking: set[asyncio.Task[None]] = set()
         """Slots that wait for a delivery."""
         self._renewing: asyncio.Task[None] | None = None
@@ -225,12 +229,14 @@ class Member:
                 await asyncio.sleep(rest)
                 continue
             try:
-                got = await session.pull(self._address, 1)
+                got = await self._pulled(session)
             except MeshError as error:
                 if session.failure is not None:
                     return
                 self._log.write(f"no work can be received: {error}")
                 await asyncio.sleep(RETRY_S)
+                continue
+            if got is None:
                 continue
             self._taking.discard(slot)
             for row in got.rows():
@@ -238,6 +244,20 @@ class Member:
                     await self._attempt(session, row)
                     if session.failure is not None:
                         return
+
+    async def _pulled(self, session: WebSocketSession) -> Deliveries | None:
+        """The next delivery. None: the agent crashed meanwhile, and rests."""
+        slot = asyncio.current_task()
+        pull = asyncio.create_task(session.pull(self._address, 1))
+        self._pulls.add(pull)
+        try:
+            return await pull
+        except asyncio.CancelledError:
+            if slot is None or slot.cancelling():
+                raise
+            return None
+        finally:
+            self._pulls.discard(pull)
 
     async def _attempt(self, session: WebSocketSession, row: DeliveryRow) -> None:
         run = self._new_run()
@@ -293,6 +313,7 @@ class Member:
         }
         if (why := _killed(attempt, outcome)) is not None:
             self._audit(session, "kill", attempt, why)
+        rest_s = await self._rest() if isinstance(outcome, Failure) and outcome.abandoned else None
         try:
             if outcome is None:
                 if not attempt.lost:
@@ -303,6 +324,7 @@ class Member:
             became = await settle(session, attempt.row, outcome)
         except LeaseLost:
             self._say("attempt.late", f"{name}: {what} came too late: its lease was lost", about)
+            self._say_rest(rest_s)
             return
         if not isinstance(outcome, Failure):
             self.done += 1
@@ -317,21 +339,32 @@ class Member:
             f"{name}: {what} failed after {seconds:.1f} s ({became}): {self.last_error}",
             {**about, "code": outcome.code, "became": became},
         )
-        if outcome.abandoned:
-            self._crashed()
+        self._say_rest(rest_s)
 
-    def _crashed(self) -> None:
-        """The agent was killed or died. It rests before it gets new work."""
+    async def _rest(self) -> float:
+        """The agent was killed or died: it gets no new work for some time. Returns for how long.
+
+        Call it before the attempt is settled: what goes back must not come to another slot of this agent.
+        """
         self.restarts += 1
         least, most = self.declared.backoff_min, self.declared.backoff_max
-        rest = min(most, least * 2 ** min(self._crashes, 30))
+        rest_s: float = min(most, least * 2 ** min(self._crashes, 30))
         self._crashes += 1
-        self._rest_until = time.monotonic() + rest
-        self._say(
-            "agent.restarted",
-            f"{self.declared.name} crashed and gets new work in {rest:g} s",
-            {"agent": self.declared.name, "rest_s": rest},
-        )
+        self._rest_until = time.monotonic() + rest_s
+        pulls = list(self._pulls)
+        for pull in pulls:
+            pull.cancel()
+        if pulls:
+            await asyncio.wait(pulls)
+        return rest_s
+
+    def _say_rest(self, rest_s: float | None) -> None:
+        if rest_s is not None:
+            self._say(
+                "agent.restarted",
+                f"{self.declared.name} crashed and gets new work in {rest_s:g} s",
+                {"agent": self.declared.name, "rest_s": rest_s},
+            )
 
     def _audit(
         self, session: WebSocketSession, event: Literal["run", "kill"], attempt: _Attempt, why: str = ""
@@ -372,6 +405,7 @@ class Member:
         while True:
             await asyncio.sleep(REPORT_EVERY_S)
             since += REPORT_EVERY_S
+            self._show(session)
             running = [each for each in self._attempts.values() if each.task is not None and not each.lost]
             try:
                 for attempt in running:
@@ -394,6 +428,10 @@ class Member:
                 if session.failure is not None:
                     return
                 self._log.write(f"leases could not be renewed: {error.message}")
+
+    def _show(self, session: WebSocketSession) -> None:
+        """While it rests after a crash it shows no life: its heartbeats end, and others see it offline."""
+        session.show(self.state, life=self.state != "backoff")
 
     def _lose(self, attempt: _Attempt) -> None:
         """Another may have the message: end the attempt, unless it is being settled."""

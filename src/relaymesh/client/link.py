@@ -54,6 +54,7 @@ from relaymesh.wire.frames import (
     GoingAway,
     Heartbeat,
     Hello,
+    Ping,
     Pong,
     Problem,
     Receive,
@@ -130,6 +131,8 @@ class Link:
         self._frame_bytes_max = 1 << 62
         self.agents: set[str] = set()
         """Agents that registered here: the connection sends their heartbeats."""
+        self._status: str | None = None
+        self._shows_life = True
         self.failure: MeshError | None = None
         """Why no call succeeds any more."""
 
@@ -416,7 +419,18 @@ class Link:
 
     def _heartbeat(self) -> None:
         """The heartbeat names its agents: a restarted node has not heard of them."""
-        self.tell(Heartbeat(agents=sorted(self.agents)))
+        if self._shows_life:
+            self.tell(Heartbeat(agents=sorted(self.agents), status=self._status))
+        else:
+            self.tell(Ping())  # the connection lives
+
+    def show(self, status: str, *, life: bool) -> None:
+        """What the agents do, for the heartbeats. Without `life` there is one more, and then none."""
+        self._status, changed = status, life != self._shows_life
+        if changed:
+            self._shows_life = True
+            self._heartbeat()
+            self._shows_life = life
 
     def _refuse_all(self, reason: str) -> None:
         requests, self._requests = self._requests, {}

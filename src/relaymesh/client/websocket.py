@@ -39,7 +39,7 @@ from relaymesh.kernel.tasks.commands import Abandon, Fail, Finish
 from relaymesh.kernel.tasks.status import Status
 from relaymesh.kernel.tasks.stored import WorkflowView
 from relaymesh.kernel.tasks.views import TaskView
-from relaymesh.wire import frames
+from relaymesh.wire import frames, schedule_frames
 from relaymesh.wire.calls import FORMS
 from relaymesh.wire.frames import (
     BATCH_MAX,
@@ -188,6 +188,14 @@ class WebSocketSession(RemoteSession):
     def give_back(self, tokens: Sequence[int]) -> None:
         self._held.drop(tokens)
         self._link.tell(Settle(self._link.next_ref(), releases=list(tokens)))
+
+    def show(self, status: str, *, life: bool) -> None:
+        """What the agents that registered here do: their heartbeats tell it, for people to see.
+
+        Without `life` one more heartbeat is sent, and then none until they show life again: after some time
+        others see them offline.
+        """
+        self._link.show(status, life=life)
 
     async def _release(self, command: Release, **_: Any) -> None:
         self._held.drop(command.tokens)
@@ -351,7 +359,7 @@ class WebSocketSession(RemoteSession):
         found: list[ScheduleView] = []
         after, more = query.after, True
         while more:
-            asked = frames.FindSchedules(query.namespace, query.limit - len(found), after)
+            asked = schedule_frames.FindSchedules(query.namespace, query.limit - len(found), after)
             some, more = await self._page("find_schedules", asked, ScheduleView)
             found += some
             after = f"{found[-1].schedule.namespace}/{found[-1].schedule.name}" if found else after

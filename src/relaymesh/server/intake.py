@@ -229,10 +229,10 @@ class Stamps:
         return sender
 
 
-def heard(served: Served, agent: str) -> None:
+def heard(served: Served, agent: str, status: str | None = None) -> None:
     """Whatever a registered agent does is a sign of life."""
     if served.roster.registration(agent) is not None:
-        served.roster.presence.heard(agent, served.now)
+        served.roster.presence.heard(agent, served.now, status)
 
 
 def receipt_body(receipt: Receipt, notes: tuple[str, ...] | None = None) -> ReceiptBody:

@@ -42,7 +42,7 @@ from relaymesh.kernel.tasks.commands import (
 from relaymesh.kernel.tasks.status import Status
 from relaymesh.kernel.tasks.stored import WorkflowView
 from relaymesh.kernel.tasks.views import TaskShown
-from relaymesh.wire import frames
+from relaymesh.wire import frames, schedule_frames
 from relaymesh.wire.frames import Arguments, Nothing, given_usage
 from relaymesh.wire.housekeeping import Checkpoint, Stats
 from relaymesh.wire.letter_report import FindReport, LetterReport
@@ -120,8 +120,8 @@ def _of_workflow(request: FindWorkflow | RemoveVersions) -> frames.OfWorkflow:
     return frames.OfWorkflow(request.name, request.version, request.namespace)
 
 
-def _put_schedule(request: PutSchedule) -> frames.PutSchedule:
-    return frames.PutSchedule(
+def _put_schedule(request: PutSchedule) -> schedule_frames.PutSchedule:
+    return schedule_frames.PutSchedule(
         request.name,
         request.cron,
         request.work,
@@ -132,8 +132,8 @@ def _put_schedule(request: PutSchedule) -> frames.PutSchedule:
     )
 
 
-def _of_schedule(request: ShowSchedule | RemoveSchedule) -> frames.OfSchedule:
-    return frames.OfSchedule(request.name, request.namespace)
+def _of_schedule(request: ShowSchedule | RemoveSchedule) -> schedule_frames.OfSchedule:
+    return schedule_frames.OfSchedule(request.name, request.namespace)
 
 
 def _preview(request: PreviewPurge) -> frames.PreviewPurge:
@@ -194,7 +194,9 @@ FORMS: dict[type[Request[Any]], Form] = {
     PutSchedule: Form("put_schedule", _put_schedule, ScheduleStored),
     ShowSchedule: Form("find_schedule", _of_schedule, ScheduleView | None),
     HoldSchedule: Form(
-        "hold_schedule", lambda it: frames.HoldSchedule(it.name, it.paused, it.namespace), ScheduleView
+        "hold_schedule",
+        lambda it: schedule_frames.HoldSchedule(it.name, it.paused, it.namespace),
+        ScheduleView,
     ),
     RemoveSchedule: Form("remove_schedule", _of_schedule, bool),
 }

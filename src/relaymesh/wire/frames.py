@@ -14,7 +14,6 @@ import msgspec
 
 from relaymesh.kernel.deliveries import Deliveries as Handed
 from relaymesh.kernel.envelope import Envelope
-from relaymesh.kernel.schedules.schedule import Missed, Work
 from relaymesh.kernel.settings import MailboxSettings
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.tasks.commands import NO_USAGE, Usage
@@ -145,10 +144,14 @@ class Ping(Asking, tag="ping"):
 
 
 class Heartbeat(Asking, tag="heartbeat"):
-    """A sign of life of every agent that speaks or receives here, and of those that `agents` names."""
+    """A sign of life of every agent that speaks or receives here, and of those that `agents` names.
+
+    `status`: what those in `agents` do; shown to people.
+    """
 
     ref: int = 0
     agents: Annotated[list[str], _Few] = []
+    status: Annotated[str, msgspec.Meta(max_length=256)] | None = None
 
 
 class Goodbye(Asking, tag="goodbye"):
@@ -470,41 +473,6 @@ class FindWorkflows(Arguments):
 def given_usage(usage: Usage) -> Usage | None:
     """For a frame: nothing used is left out."""
     return None if usage == NO_USAGE else usage
-
-
-class PutSchedule(Arguments):
-    """The node stamps the owner as it stamps the sender of a message."""
-
-    name: str
-    cron: str
-    work: Work
-    tz: str = "UTC"
-    missed: Missed = "one"
-    replace: bool = False
-    owner: str | None = None
-
-
-class OfSchedule(Arguments):
-    """`namespace`: the credential's."""
-
-    schedule: str
-    namespace: str | None = None
-
-
-class HoldSchedule(Arguments):
-    """Pause it, or resume it."""
-
-    schedule: str
-    paused: bool
-    namespace: str | None = None
-
-
-class FindSchedules(Arguments):
-    """By name. `after`: only those behind this `namespace/name`."""
-
-    namespace: str | None = None
-    limit: int = 100
-    after: str = ""
 
 
 class FinishStep(Arguments):

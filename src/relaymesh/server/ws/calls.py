@@ -69,7 +69,7 @@ from relaymesh.server.tuning import show_settings
 from relaymesh.server.workflows import Workflows
 from relaymesh.server.ws import step_calls
 from relaymesh.server.ws.operations import Operations
-from relaymesh.wire import frames
+from relaymesh.wire import frames, schedule_frames
 from relaymesh.wire.api import HandshakeAck
 from relaymesh.wire.envelope import check_envelope
 from relaymesh.wire.housekeeping import Checkpoint
@@ -433,18 +433,18 @@ def _schedules(on: Operations) -> Schedules:
     return Schedules(on.served, on.principal, on.account, on.agent)
 
 
-async def _put_schedule(on: Operations, given: frames.PutSchedule) -> ScheduleStored:
+async def _put_schedule(on: Operations, given: schedule_frames.PutSchedule) -> ScheduleStored:
     schedules = _schedules(on)
     owner = schedules.owner(given.owner)
     request = PutSchedule(given.name, given.cron, given.work, owner, given.tz, given.missed, given.replace)
     return await schedules.put(request)
 
 
-async def _find_schedule(on: Operations, given: frames.OfSchedule) -> ScheduleView | None:
+async def _find_schedule(on: Operations, given: schedule_frames.OfSchedule) -> ScheduleView | None:
     return await _schedules(on).found(given.schedule, given.namespace)
 
 
-async def _find_schedules(on: Operations, given: frames.FindSchedules) -> Page:
+async def _find_schedules(on: Operations, given: schedule_frames.FindSchedules) -> Page:
     """`more`: ask again for those behind the last one."""
     asked = ListSchedules(given.namespace, given.limit, given.after)
     async with on.account.long_work:
@@ -455,11 +455,11 @@ def _schedule_size(view: ScheduleView) -> int:
     return 600 + len(view.schedule.reason)
 
 
-async def _hold_schedule(on: Operations, given: frames.HoldSchedule) -> ScheduleView:
+async def _hold_schedule(on: Operations, given: schedule_frames.HoldSchedule) -> ScheduleView:
     return await _schedules(on).hold(given.schedule, paused=given.paused, namespace=given.namespace)
 
 
-async def _remove_schedule(on: Operations, given: frames.OfSchedule) -> bool:
+async def _remove_schedule(on: Operations, given: schedule_frames.OfSchedule) -> bool:
     return await _schedules(on).remove(given.schedule, given.namespace)
 
 
@@ -512,11 +512,11 @@ CALLS: dict[str, Row] = {
     "find_workflow": Row("read", frames.OfWorkflow, _find_workflow),
     "find_workflows": Row("read", frames.FindWorkflows, _find_workflows),
     "remove_workflow": Row("write", frames.OfWorkflow, _remove_workflow),
-    "put_schedule": Row("write", frames.PutSchedule, _put_schedule),
-    "find_schedule": Row("read", frames.OfSchedule, _find_schedule),
-    "find_schedules": Row("read", frames.FindSchedules, _find_schedules),
-    "hold_schedule": Row("write", frames.HoldSchedule, _hold_schedule),
-    "remove_schedule": Row("write", frames.OfSchedule, _remove_schedule),
+    "put_schedule": Row("write", schedule_frames.PutSchedule, _put_schedule),
+    "find_schedule": Row("read", schedule_frames.OfSchedule, _find_schedule),
+    "find_schedules": Row("read", schedule_frames.FindSchedules, _find_schedules),
+    "hold_schedule": Row("write", schedule_frames.HoldSchedule, _hold_schedule),
+    "remove_schedule": Row("write", schedule_frames.OfSchedule, _remove_schedule),
     "finish_step": Row("agent", frames.FinishStep, step_calls.finish_step),
     "grow_step": Row("agent", frames.GrowStep, step_calls.grow_step),
     "fail_step": Row("agent", frames.FailStep, step_calls.fail_step),

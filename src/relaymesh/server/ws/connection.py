@@ -331,7 +331,7 @@ class Connection:
 
     def _beat(self, on: Operations, frame: frames.Heartbeat) -> None:
         try:
-            renewing = on.beat(frame.agents)
+            renewing = on.beat(frame.agents, frame.status)
         except MeshError as error:
             self.put(self._codec.problem(frame.ref, error))
             return

@@ -91,15 +91,15 @@ class Operations:
             if agent not in self.session.agents:
                 self.speaks_for(agent)
 
-    def beat(self, named: Sequence[str] = ()) -> list[str]:
+    def beat(self, named: Sequence[str] = (), status: str | None = None) -> list[str]:
         """A sign of life of every agent that sends or receives here, and of the agents that are named.
 
-        Returns those that took steps: their leases are to be renewed.
+        `status`: of those that are named. Returns those that took steps: their leases are to be renewed.
         """
-        for name in named:
-            self.session.agents.add(self.mailbox(name))
+        told = {self.mailbox(name) for name in named}
+        self.session.agents |= told
         for agent in self.session.agents:
-            heard(self.served, agent)
+            heard(self.served, agent, status if agent in told else None)
         return self.served.roster.with_taken(self.session.agents)
 
     @staticmethod

@@ -32,7 +32,7 @@ from relaymesh.server.ws.mistyped import by_op, mistyped
 from relaymesh.server.ws.operations import Operations, problem_of
 from relaymesh.server.ws.routes import routes_of
 from relaymesh.server.ws.sessions import Asked
-from relaymesh.wire import api, frames
+from relaymesh.wire import api, frames, schedule_frames
 from relaymesh.wire.api import MailboxSettingsBody, settings_from
 from relaymesh.wire.api.base import Token
 from relaymesh.wire.envelope import iso
@@ -250,7 +250,7 @@ ARGUMENTS: dict[type[frames.Arguments], type[frames.Arguments]] = {
     frames.SetBudget: SetBudget,
     frames.RerunTask: RerunTask,
     frames.PutWorkflow: PutWorkflow,
-    frames.PutSchedule: PutSchedule,
+    schedule_frames.PutSchedule: PutSchedule,
     frames.FinishStep: FinishStep,
     frames.GrowStep: GrowStep,
     frames.FailStep: FailStep,
@@ -439,7 +439,7 @@ def _of_step(given: Any) -> frames.Arguments:
             None if raw is msgspec.UNSET else bytes(raw) for raw in (given.workflow, given.input)
         ]
         work = api.work_from(workflow, input, given.message)
-        return frames.PutSchedule(
+        return schedule_frames.PutSchedule(
             given.name, given.cron, work, given.tz, given.missed, given.replace, given.owner
         )
     if isinstance(given, Abandon):
