@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from relaymesh.errors import Conflict, InvalidValue, StoreLagging
 from relaymesh.kernel.commands import OpenMailbox
+from relaymesh.kernel.kernel import Kernel
+from relaymesh.kernel.tasks import looks
 from relaymesh.kernel.tasks.commands import Finish, Submit
+from relaymesh.kernel.tasks.known import Known
+from relaymesh.kernel.tasks.looks import TasksPart
+from relaymesh.kernel.tasks.task import Task
+from relaymesh.kernel.tasks.views import TaskView, task_view
 from relaymesh.node.disk import RealDisk
 from relaymesh.node.opening import STORE_FILE, rebuild_store
 from relaymesh.node.settings import MeshSettings
 from relaymesh.node.tasks import LOOKS_MAX
 from relaymesh.store import Projection
-from relaymesh.store.tasks import hash_of
+from relaymesh.store.tasks import cursor_of, hash_of
+from relaymesh.wire.tasks import FindTasks
 from tests.node.desk import WORKERS, Chance, Desk, plan, rows, step
 from tests.node.doubles import LIGHT
 
@@ -217,8 +226,12 @@ def test_a_task_is_shown_by_the_kernel_and_later_by_the_store(tmp_path: Path) ->
     desk.close()
 
 
+@pytest.mark.parametrize("looks_max", [1, 2, 2_000])
 @pytest.mark.parametrize("limit", [1, 2, 3, 50])
-def test_pages_show_every_task_once_whoever_knows_it(limit: int, tmp_path: Path) -> None:
+def test_pages_show_every_task_once_whoever_knows_it(
+    limit: int, looks_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "LOOKS_MAX", looks_max)
     desk = Desk(tmp_path)
     ids = [desk.run(plan(step("only"), name=("build", "review")[i % 2]), f"old-{i}") for i in range(5)]
     desk.pass_time(1)
@@ -244,6 +257,78 @@ def test_pages_show_every_task_once_whoever_knows_it(limit: int, tmp_path: Path)
     assert pages(workflow="review") == [ids[3], ids[1]]
     assert pages(workflow="build", status="SUCCESS", namespace="default") == [ids[4], ids[2], ids[0]]
     assert desk.node.tasks.list(namespace="team").tasks == []
+    desk.close()
+
+
+@pytest.mark.parametrize("wanted", [{}, {"status": "SUCCESS"}, {"workflow": "other"}, {"before": "oldest"}])
+def test_a_page_looks_at_few_tasks_at_a_time_however_many_live(
+    wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look holds the lock, and stops the event loop of a server."""
+    desk = Desk(None, MEMORY)
+    ids = [desk.submit(ONE, f"key-{i}").task for i in range(300)]
+    views: list[str] = []
+    seen: list[int] = []
+    monkeypatch.setattr(looks, "LOOKS_MAX", 50)
+
+    def viewed(task: Task) -> TaskView:
+        views.append(task.id)
+        return task_view(task)
+
+    monkeypatch.setattr(looks, "task_view", viewed)
+    observe, before = desk.node.core.observe, Known.before
+
+    def counted(known: Known, sequence: int | None) -> Iterator[Any]:
+        for each in before(known, sequence):
+            seen[-1] += 1
+            yield each
+
+    def observed(look: Callable[[Kernel], Any]) -> Any:
+        seen.append(0)
+        return observe(look)
+
+    monkeypatch.setattr(Known, "before", counted)
+    monkeypatch.setattr(desk.node.core, "observe", observed)
+    expected = ids[:-11:-1] if not wanted else []
+    if "before" in wanted:
+        expected, wanted = ids[4::-1], {"before": cursor_of(sequence_in(desk, ids[5]))}
+    page = desk.node.tasks.list(limit=10, **wanted)
+    assert [view.task for view in page.tasks] == expected
+    assert len(views) <= 11
+    assert max(seen) <= 50
+    assert sum(seen) <= (300 if "status" in wanted or "workflow" in wanted else 11)
+    desk.close()
+
+
+def sequence_in(desk: Desk, task: str) -> int:
+    return desk.node.core.kernel.state.board.tasks[task].sequence
+
+
+def test_a_task_that_ends_and_is_forgotten_while_a_page_is_read_is_not_shown_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path)
+    task = desk.submit(ONE, "key").task
+    desk.node.core.sync()
+    store = desk.node.store
+    assert store is not None
+    read = store.tasks
+
+    def reads_before_it_ends(**wanted: Any) -> Any:
+        page = read(**wanted)
+        for token in desk.take():
+            desk.do(Finish(token))
+        desk.node.core.sync()
+        desk.do(OpenMailbox("default/any"))
+        desk.node.core.kernel.state.board.forget(store.applied, desk.node.core.time.now())
+        return page
+
+    monkeypatch.setattr(store, "tasks", reads_before_it_ends)
+    listing = desk.node.tasks.listing(FindTasks(status="PENDING"))
+    listing.add(TasksPart([]))  # the kernel did not know it as pending
+    assert desk.node.tasks.page(listing).tasks == []
+    assert desk.node.tasks.show(task).task.status == "SUCCESS"  # type: ignore[union-attr]
+    assert [view.task for view in desk.node.tasks.list().tasks] == [task]
     desk.close()
 
 

@@ -21,10 +21,12 @@ from relaymesh.kernel.tasks.looks import (
     Question,
     ReadyTask,
     Scope,
+    TasksPart,
     Wanted,
     find,
     grant_of,
     growth_of,
+    known_of,
     last_grants,
     question_of,
     ready_of,
@@ -34,7 +36,7 @@ from relaymesh.kernel.tasks.looks import (
 from relaymesh.kernel.tasks.owed import Owed
 from relaymesh.kernel.tasks.status import Status
 from relaymesh.kernel.tasks.stored import WorkflowView
-from relaymesh.kernel.tasks.views import StepGrant, TaskShown, TaskView
+from relaymesh.kernel.tasks.views import StepGrant, TaskShown
 
 __all__ = [
     "ANSWERS",
@@ -44,6 +46,7 @@ __all__ = [
     "FindLetters",
     "FindQuestion",
     "GrantsOf",
+    "KnownTasks",
     "ListSchedules",
     "ListTasks",
     "ListWorkflows",
@@ -134,8 +137,8 @@ class ShowTask(Query[TaskShown | None]):
         self.task = text(self.task, "task id", 1, TASK_ID_LENGTH_MAX)
 
 
-class ListTasks(Query[list[TaskView]]):
-    """Live tasks, and those that ended a moment ago, the newest first."""
+class ListTasks(Query[TasksPart]):
+    """Live tasks, and those that ended a moment ago, the newest first: as many as one look finds."""
 
     durable: ClassVar[bool] = True
     namespace: str | None = None
@@ -148,6 +151,12 @@ class ListTasks(Query[list[TaskView]]):
         self.limit = whole(self.limit, "limit", 0, COUNT_MAX)
         if self.status is not None:
             one_of(self.status, "status", get_args(Status))
+
+
+class KnownTasks(Query[frozenset[str]]):
+    """Which of these tasks are live, or ended a moment ago: of those the store may have an old state."""
+
+    ids: Sequence[str]
 
 
 class ShowWorkflow(Query[WorkflowView | None]):
@@ -283,9 +292,13 @@ def _show_task(of: Looked, query: ShowTask) -> TaskShown | None:
     return find(of.state, query.task)
 
 
-def _list_tasks(of: Looked, query: ListTasks) -> list[TaskView]:
-    wanted = Wanted(query.namespace, query.status, query.workflow, query.before)
-    return tasks_of(of.state, wanted, query.limit)
+def _list_tasks(of: Looked, query: ListTasks) -> TasksPart:
+    wanted = Wanted(query.namespace, query.status, query.workflow)
+    return tasks_of(of.state, wanted, query.limit, query.before)
+
+
+def _known_tasks(of: Looked, query: KnownTasks) -> frozenset[str]:
+    return known_of(of.state, query.ids)
 
 
 def _show_workflow(of: Looked, query: ShowWorkflow) -> WorkflowView | None:
@@ -341,6 +354,7 @@ ANSWERS: dict[type[Query[Any]], Callable[[Looked, Any], Any]] = {
     Peek: _peek,
     ShowTask: _show_task,
     ListTasks: _list_tasks,
+    KnownTasks: _known_tasks,
     ShowWorkflow: _show_workflow,
     ListWorkflows: _list_workflows,
     ShowSchedule: _show_schedule,

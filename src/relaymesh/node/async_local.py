@@ -22,7 +22,7 @@ from relaymesh.kernel.request import Command, Request, Result
 from relaymesh.kernel.schedules.commands import ScheduleStored, SetSchedule
 from relaymesh.kernel.step import Receipt, Step
 from relaymesh.kernel.tasks.commands import PutVersion, Stored, Submit, Submitted
-from relaymesh.kernel.tasks.views import TaskShown
+from relaymesh.kernel.tasks.views import TaskShown, TaskView
 from relaymesh.kernel.waiter import Waiter
 from relaymesh.node.core import Core, Receiver
 from relaymesh.node.filling import fill, fill_deliveries, has_files
@@ -244,8 +244,7 @@ class AsyncLocalSession(InProcess):
             case FindTask():
                 return await self._shown(request.task)
             case FindTasks():
-                tasks = self.node.tasks
-                return tasks.found(request, await self.look(tasks.query(request.namespace)))
+                return await self._found(request)
             case WatchTask():
                 return await self._watch(request)
             case PutWorkflow():
@@ -255,6 +254,16 @@ class AsyncLocalSession(InProcess):
                 return None if found is None else whole_document(found)
             case TellTask():
                 return await self._off_loop(self.node.tasks.story, request.task)
+
+    async def _found(self, request: FindTasks) -> list[TaskView]:
+        if not request.limit:
+            return []
+        listing = self.node.tasks.listing(request)
+        while (query := listing.query) is not None:
+            listing.add(await self.look(query))
+            await asyncio.sleep(0)  # a filter may pass over many tasks: others go in between
+        page = await self._off_loop(self.node.tasks.page, listing)
+        return page.tasks
 
     async def _off_loop(self, work: Callable[[Given], Done], given: Given) -> Done:
         """Do work that waits for the disk in another thread."""

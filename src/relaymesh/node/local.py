@@ -216,7 +216,7 @@ class LocalSession(InProcess):
             case FindTask():
                 return self._whole(self.node.tasks.show(request.task))
             case FindTasks():
-                return self.node.tasks.found(request, self._look(self.node.tasks.query(request.namespace)))
+                return self.node.tasks.found(request)
             case WatchTask():
                 return self._watch(request)
             case PutWorkflow():

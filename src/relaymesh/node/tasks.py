@@ -4,13 +4,14 @@ The kernel has every live task, and those that ended until the store has them; t
 7 days. So the kernel is asked first: what it forgets between the two questions, the store has by then.
 
 A session for threads calls `submit`, `show` and `list`. One for an event loop, which may not wait for the
-disk, calls the parts: `decide` and then waits for the step; a query, and then `shown_in_store` or `page`.
+disk, calls the parts: `decide` and then waits for the step; a query, and then `shown_in_store`; a `listing`
+(`task_pages.py`), and then `page`.
 """
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,8 +20,7 @@ import apsw
 from relaymesh.errors import Closed, MeshError, NotFound, StoreLagging, TaskOver
 from relaymesh.journal import Disk
 from relaymesh.kernel.address import namespace_of
-from relaymesh.kernel.bounds import COUNT_MAX, whole
-from relaymesh.kernel.query import ListTasks, Query, ShowTask
+from relaymesh.kernel.query import Query, ShowTask
 from relaymesh.kernel.request import Command, Result
 from relaymesh.kernel.step import Step
 from relaymesh.kernel.tasks.commands import (
@@ -38,9 +38,10 @@ from relaymesh.kernel.tasks.views import TaskShown, TaskView
 from relaymesh.node.core import Core
 from relaymesh.node.payloads import Payloads
 from relaymesh.node.release import shown_needs
+from relaymesh.node.task_pages import PAGE_MAX, TaskListing
 from relaymesh.node.task_story import TaskStories
 from relaymesh.store import SqliteStore, TaskPage
-from relaymesh.store.tasks import NEWEST, cursor_of, page_of, sequence_of
+from relaymesh.store.tasks import NEWEST, cursor_of
 from relaymesh.wire.tasks import FindTasks, TaskStory
 
 __all__ = ["Tasks"]
@@ -51,8 +52,6 @@ forgets more ended tasks in between.
 """
 TO_LIVE_TASKS = (Answer, Cancel, SetBudget, Signal)
 """What the kernel refuses of a task that has ended."""
-PAGE_MAX = 1_000
-"""Tasks of one page."""
 
 
 class Tasks:
@@ -158,66 +157,42 @@ class Tasks:
         before: str | None = None,
     ) -> TaskPage:
         """Tasks, the newest first. `before`: the `next` of the page before."""
-        known = self._look(self.query(namespace))
-        return self.page(
-            known, namespace=namespace, status=status, workflow=workflow, limit=limit, before=before
+        listing = self._listing(
+            namespace=namespace, status=status, workflow=workflow, limit=limit, before=before
         )
+        while (query := listing.query) is not None:
+            listing.add(self._look(query))
+        return self.page(listing)
 
-    def found(self, request: FindTasks, known: Iterable[TaskView]) -> builtins.list[TaskView]:
-        """What a request asks for; `known`: what the kernel answered to `query`."""
-        if not request.limit:
-            return []
-        return self.page(
-            known,
+    def listing(self, request: FindTasks) -> TaskListing:
+        """Begin the page that a request asks for."""
+        return self._listing(
             namespace=request.namespace,
             status=request.status,
             workflow=request.workflow,
             limit=min(request.limit, PAGE_MAX),
             before=None if request.before is None else cursor_of(request.before),
-        ).tasks
+        )
+
+    def found(self, request: FindTasks) -> builtins.list[TaskView]:
+        """What a request asks for."""
+        if not request.limit:
+            return []
+        listing = self.listing(request)
+        while (query := listing.query) is not None:
+            listing.add(self._look(query))
+        return self.page(listing).tasks
 
     @staticmethod
-    def query(namespace: str | None = None) -> ListTasks:
-        """What to ask the kernel for `page`: all that it knows, whatever the page is to show.
+    def page(listing: TaskListing) -> TaskPage:
+        """The page of a listing that the kernel has answered. Waits for the disk."""
+        with _closed_as_closed():
+            return listing.page()
 
-        Then it is known of each task in the store whether the kernel has something newer.
-        """
-        return ListTasks(namespace, None, COUNT_MAX)
-
-    def page(
-        self,
-        known: Iterable[TaskView],
-        *,
-        namespace: str | None = None,
-        status: Status | None = None,
-        workflow: str | None = None,
-        limit: int = 100,
-        before: str | None = None,
-    ) -> TaskPage:
-        """A page of the tasks that the kernel knows, and of those that only the store knows."""
-        limit = whole(limit, "limit", 1, PAGE_MAX)
-        behind = sequence_of(before)
-        newer = {view.task: view for view in known}
-        found = [
-            view
-            for view in newer.values()
-            if view.sequence < behind
-            and (status is None or view.status == status)
-            and (workflow is None or view.workflow == workflow)
-        ]
-        wanted, cursor = limit + 1, before
-        while self._store is not None and wanted > 0:
-            with _closed_as_closed():
-                stored = self._store.tasks(
-                    namespace=namespace, status=status, workflow=workflow, limit=limit + 1, before=cursor
-                )
-            added = [view for view in stored.tasks if view.task not in newer]
-            found += added
-            wanted, cursor = wanted - len(added), stored.next
-            if cursor is None:
-                break
-        found.sort(key=lambda view: view.sequence, reverse=True)
-        return page_of(found, limit)
+    def _listing(self, **wanted: Any) -> TaskListing:
+        return TaskListing(
+            self._store, lambda query: self._core.read(lambda kernel: kernel.look(query)), **wanted
+        )
 
     def _look(self, query: Query[Result]) -> Result:
         answer, needs = self._core.observe(lambda kernel: kernel.look(query))

@@ -39,6 +39,7 @@ from relaymesh.kernel.records import (
 from relaymesh.kernel.tasks.deadlines import Deadlines
 from relaymesh.kernel.tasks.ends import Ends
 from relaymesh.kernel.tasks.keys import Keys
+from relaymesh.kernel.tasks.known import Known
 from relaymesh.kernel.tasks.link import ABANDONING, Link
 from relaymesh.kernel.tasks.plan import Plan
 from relaymesh.kernel.tasks.shape import Group, PlanShape, Shape
@@ -61,6 +62,8 @@ class Board(Ends):
         super().__init__()
         self._charges = charges
         self.tasks: dict[str, Task] = {}
+        self.known = Known()
+        """Those, and those of `over`."""
         self.links: dict[int, Link] = {}
         """By the sequence of the message. Sequences of one mailbox and of another never agree."""
         self.letters: dict[tuple[str, int], Link] = {}
@@ -107,6 +110,7 @@ class Board(Ends):
         )
         task.reply_to, task.notify, task.again_of = record.reply_to, record.notify, record.again_of
         self.tasks[task.id] = task
+        self.known.begin(task)
         self.keys.begin(task)
         if self.live:
             self.deadlines.add_task(task)
@@ -280,8 +284,11 @@ class Board(Ends):
         del self.tasks[task.id]
         task.through = through
         if self.live:
-            self.over[task.id] = shown(task)
+            self.over[task.id] = over = shown(task)
             self.over_steps += len(task.steps)
+            self.known.end(over)
+        else:
+            self.known.forget(task.sequence)
         task.shape.tasks -= 1
         if not task.shape.tasks:
             del self.shapes[task.plan]
@@ -299,6 +306,7 @@ class Board(Ends):
             if few if applied is None else oldest.task.through > applied:
                 return
             del self.over[id]
+            self.known.forget(oldest.task.sequence)
             self.over_steps -= len(oldest.steps)
 
     def collect(self, *, everything: bool = False) -> None:
@@ -542,6 +550,7 @@ class Board(Ends):
     def restored(self, task: Task) -> None:
         """A task of a checkpoint is complete with its steps."""
         task.derive()
+        self.known.begin(task)
         self.keys.begin(task)
         for number, step in enumerate(task.steps):
             link = Link(task, number)

@@ -11,6 +11,7 @@ import msgspec
 from relaymesh.kernel.state import State
 from relaymesh.kernel.tasks.choosing import refusal
 from relaymesh.kernel.tasks.commands import ADVANCE_MESSAGES_MAX
+from relaymesh.kernel.tasks.known import LOOKS_MAX
 from relaymesh.kernel.tasks.plan import WaitPlan
 from relaymesh.kernel.tasks.status import Status
 from relaymesh.kernel.tasks.task import Task
@@ -66,15 +67,28 @@ class Wanted(msgspec.Struct, frozen=True, gc=False):
     namespace: str | None = None
     status: Status | None = None
     workflow: str | None = None
-    before: int | None = None
 
     def fits(self, view: TaskView) -> bool:
         return (
             (self.namespace is None or view.owner.startswith(self.namespace + "/"))
             and (self.status is None or view.status == self.status)
             and (self.workflow is None or view.workflow == self.workflow)
-            and (self.before is None or view.sequence < self.before)
         )
+
+    def fits_live(self, task: Task) -> bool:
+        """The same without a view: a list passes over many more tasks than it shows."""
+        return (
+            (self.namespace is None or task.namespace == self.namespace)
+            and (self.status is None or task.status == self.status)
+            and (self.workflow is None or task.plan.name == self.workflow)
+        )
+
+
+class TasksPart(msgspec.Struct, frozen=True, gc=False):
+    """Some tasks, the newest first. `next`: those behind were submitted before it; None: there are none."""
+
+    tasks: list[TaskView]
+    next: int | None = None
 
 
 def find(state: State, id: str) -> TaskShown | None:
@@ -131,13 +145,24 @@ def question_of(state: State, mailbox: str, id: str) -> Question | None:
     return None
 
 
-def tasks_of(state: State, wanted: Wanted, limit: int) -> list[TaskView]:
-    """The newest first: live ones, and those that ended a moment ago."""
-    views = [task_view(task) for task in state.board.tasks.values()]
-    views += [each.task for each in state.board.over.values()]
-    found = [view for view in views if wanted.fits(view)]
-    found.sort(key=lambda view: view.sequence, reverse=True)
-    return found[:limit]
+def tasks_of(state: State, wanted: Wanted, limit: int, before: int | None) -> TasksPart:
+    """The newest first: live ones, and those that ended a moment ago. Looks at `LOOKS_MAX` at most."""
+    found: list[TaskView] = []
+    for looks, (sequence, known) in enumerate(state.board.known.before(before), 1):
+        if isinstance(known, Task):
+            if wanted.fits_live(known):
+                found.append(task_view(known))
+        elif known is not None and wanted.fits(known.task):
+            found.append(known.task)
+        if len(found) >= limit or looks >= LOOKS_MAX:
+            return TasksPart(found, sequence)
+    return TasksPart(found)
+
+
+def known_of(state: State, ids: Sequence[str]) -> frozenset[str]:
+    """Those of these tasks that are live, or ended a moment ago."""
+    board = state.board
+    return frozenset([id for id in ids if id in board.tasks or id in board.over])
 
 
 def ready_of(state: State, id: str) -> ReadyTask | None:
