@@ -26,7 +26,10 @@ class Terms(NamedTuple):
     backoff_ms_cap: int
 
     def on(self, plan: Plan) -> Plan:
-        """The plan of a task under these terms."""
+        """The plan of a task under these terms: itself if they change nothing, so that it is checked once."""
+        given = (plan.window, plan.backoff_ms_base, plan.backoff_ms_cap)
+        if given == (self.window, self.backoff_ms_base, self.backoff_ms_cap):
+            return plan
         return msgspec.structs.replace(
             plan,
             window=self.window,

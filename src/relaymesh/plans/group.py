@@ -51,11 +51,14 @@ def compile_group(given: Any, position: Position, around: Surroundings) -> tuple
     at = {each: place for place, each in enumerate(order)}
     compiled = []
     for each in order:
-        plan = _with_reads(steps[each].plan, *reads[each], at)
+        plan, (read, undo_read) = steps[each].plan, reads[each]
         compiled.append(
             msgspec.structs.replace(
                 plan,
                 needs=_places(needs[each], at),
+                refers=_places(read.steps, at),
+                outer=tuple(sorted(read.outer)),
+                undo=None if plan.undo is None else _with_reads(plan.undo, undo_read, at),
                 sees=_places(_numbers(before[each]), at) if plan.grows else (),
                 on_failure="handle" if each in handled_by else plan.on_failure,
                 handler=at[handled_by[each]] if each in handled_by else -1,
@@ -64,14 +67,9 @@ def compile_group(given: Any, position: Position, around: Surroundings) -> tuple
     return tuple(compiled)
 
 
-def _with_reads(plan: StepPlan, reads: Reads, undo_reads: Reads, at: dict[int, int]) -> StepPlan:
-    """The step, and the one that undoes it, with the places of the steps whose outputs they read."""
-    undo = plan.undo
-    if undo is not None:
-        outer = tuple(sorted(undo_reads.outer))
-        undo = msgspec.structs.replace(undo, refers=_places(undo_reads.steps, at), outer=outer)
-    refers, outer = _places(reads.steps, at), tuple(sorted(reads.outer))
-    return msgspec.structs.replace(plan, refers=refers, outer=outer, undo=undo)
+def _with_reads(undo: StepPlan, reads: Reads, at: dict[int, int]) -> StepPlan:
+    """The step that undoes another, with the places of the steps whose outputs it reads."""
+    return msgspec.structs.replace(undo, refers=_places(reads.steps, at), outer=tuple(sorted(reads.outer)))
 
 
 def _places(numbers: Iterable[int], at: dict[int, int]) -> tuple[int, ...]:

@@ -56,9 +56,9 @@ def read_work(
         input=msgspec.json.encode(value),
         dynamic=bool(expressions),
         key=_key(fields, position),
+        **{**defaults._asdict(), **_retry(fields, position), **_numbers(fields, position)},
     )
-    given = {**defaults._asdict(), **_retry(fields, position), **_numbers(fields, position)}
-    return msgspec.structs.replace(plan, **given), expressions
+    return plan, expressions
 
 
 def template(value: Any, position: Position) -> Expressions:

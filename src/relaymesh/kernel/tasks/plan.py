@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
@@ -128,7 +129,7 @@ class StepPlan(msgspec.Struct, array_like=True, frozen=True, gc=False, kw_only=T
         return f"capability {self.capability}" if self.capability else name_of(self.mailbox)
 
 
-class Plan(msgspec.Struct, array_like=True, frozen=True, weakref=True, kw_only=True):
+class Plan(msgspec.Struct, array_like=True, frozen=True, weakref=True, dict=True, kw_only=True):
     """A workflow, checked. `steps` is in an order in which every step stands behind its needs."""
 
     name: str
@@ -150,7 +151,7 @@ class Plan(msgspec.Struct, array_like=True, frozen=True, weakref=True, kw_only=T
     def out_max(self) -> int:
         return self.window or PARALLEL_MAX
 
-    @property
+    @cached_property
     def size(self) -> int:
         """About how many bytes it keeps."""
         return size_of(self.steps)
