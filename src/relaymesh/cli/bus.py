@@ -37,7 +37,7 @@ def init(
         typer.Option("--group", metavar="NAME|GID", help="Let the members of this group use it too."),
     ] = None,
 ) -> None:
-    """Make a bus directory for one or more agents, for this user alone. What is there already stays."""
+    """Make a bus directory for one or more agents, for this user only. Files that exist stay."""
     from relaymesh.gateways.filebus.directory import make_bus
 
     made = make_bus(bus, agents or [], None if group is None else _group(group))
@@ -74,7 +74,7 @@ def run(
     ] = 300,
     poll: Annotated[
         float,
-        typer.Option("--poll", min=0.05, metavar="SECONDS", help="Longest pause between two looks."),
+        typer.Option("--poll", min=0.05, metavar="SECONDS", help="Longest pause between two polls."),
     ] = 0.5,
     owners: Annotated[
         list[int] | None,

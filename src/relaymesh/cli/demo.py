@@ -35,11 +35,11 @@ Where = Annotated[
 
 
 def demo(context: typer.Context, directory: Where = None, json: options.Json = False) -> None:
-    """See what a mesh does, in a few seconds. Needs nothing.
+    """Show what a mesh does, in a few seconds. It needs no set-up.
 
     Agents, a question, a task in order, a worker killed and its work reclaimed, a workflow, an approval, what
     was done undone, a dead letter repaired.
-    Without --dir it makes a temporary directory, which stays for you to look into.
+    Without --dir it makes a temporary directory, and keeps it so that you can look at it.
     """
     call = begin(context, directory, json)
     if call.given is None:

@@ -74,7 +74,7 @@ LETTERS = [
 def list_letters(
     call: Call,
     receiver: Annotated[
-        str | None, typer.Option("--receiver", metavar="NAME", help="Died in this mailbox.")
+        str | None, typer.Option("--receiver", metavar="NAME", help="Only those of this mailbox.")
     ] = None,
     sender: Annotated[
         str | None, typer.Option("--sender", metavar="NAME", help="Sent by this agent.")
@@ -169,7 +169,7 @@ def redrive(
     filter: Filter = None,
     limit: Limit = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="NAME", help="To this agent, not to where it died.")
+        str | None, typer.Option("--to", metavar="NAME", help="To this agent instead of its own mailbox.")
     ] = None,
     edit: Annotated[
         str | None, typer.Option("--edit", metavar="JSON", help="With this content, under a new id.")
@@ -307,7 +307,8 @@ def _log_purge(letters: Sequence[DeadLetter], reason: str) -> None:
 def report(
     call: Call,
     day: Annotated[
-        str | None, typer.Option("--day", metavar="YYYY-MM-DD", help="Of this day (UTC); else the newest.")
+        str | None,
+        typer.Option("--day", metavar="YYYY-MM-DD", help="The report of this day (UTC); else the newest."),
     ] = None,
 ) -> None:
     """Show the daily report: dead letters by mailbox and reason, and what is new. Works beside a process."""

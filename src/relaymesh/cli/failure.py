@@ -36,16 +36,16 @@ MEANINGS: dict[Exit, str] = {
     Exit.AUTH: "this user, or this token, may not do that",
     Exit.NOT_FOUND: "no such mailbox, dead letter, journal or file",
     Exit.UNREACHABLE: "no node answers, or another process holds the data directory",
-    Exit.TIMEOUT: "the time was over first",
+    Exit.TIMEOUT: "the time limit was reached first",
     Exit.PARTIAL: "some of it was done; the same command does the rest",
-    Exit.CONFLICT: "a conflict with what is there, or a stale lease",
+    Exit.CONFLICT: "a conflict with what exists, or a stale lease",
     Exit.CHECK_FAILED: "a check found something wrong",
     Exit.INTERRUPTED: "interrupted with Ctrl-C",
 }
 
 
 class UsageFailed(MeshError):
-    """The words do not go together."""
+    """The arguments do not fit together."""
 
     code = "USAGE"
 
@@ -99,6 +99,7 @@ EXIT_CODES: dict[type[BaseException], Exit] = {
     errors.MailboxFull: Exit.FAILED,
     errors.DeadLettersFull: Exit.FAILED,
     errors.OverBudget: Exit.FAILED,
+    errors.SignalsFull: Exit.FAILED,
     errors.DiskFloor: Exit.FAILED,
     errors.StoreLagging: Exit.FAILED,
     errors.RateLimited: Exit.FAILED,

@@ -81,14 +81,14 @@ def init(
     directory: options.Dir = None,
     json: options.Json = False,
 ) -> None:
-    """Write relaymesh.toml for the scripts in agents/; where there are none, also a small example."""
+    """Write relaymesh.toml for the scripts in agents/. If there are none, write a small example too."""
     given = context.obj if isinstance(context.obj, Globals) else Globals()
     output = Output(json=json or given.json)
     if folder.exists() and not folder.is_dir():
         raise UsageFailed(f"{folder} is no folder", hint="relaymesh init FOLDER")
     path = folder / FILE_NAME
     if path.exists() and not force:
-        raise Conflict(f"{path} is there already", hint="edit it, or replace it with --force")
+        raise Conflict(f"{path} already exists", hint="edit it, or replace it with --force")
     folder.mkdir(parents=True, exist_ok=True)
     found = _scripts(folder)
     written = [] if found else _write_example(folder)

@@ -96,21 +96,19 @@ def inbox(
     take: Annotated[
         int | None, typer.Option("--take", min=1, metavar="N", help="Receive N, in the order of delivery.")
     ] = None,
-    ack: Annotated[
-        bool, typer.Option("--ack", help="Ack what was taken; without it, all goes back.")
-    ] = False,
+    ack: Annotated[bool, typer.Option("--ack", help="Ack what was received; else all goes back.")] = False,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0, metavar="SECONDS", help="How long --take waits.")
     ] = 0,
     answer: Annotated[
-        bool, typer.Option("--answer", help="Go through it and answer, at a terminal: a person as an agent.")
+        bool, typer.Option("--answer", help="Show and answer one message after another, at a terminal.")
     ] = False,
 ) -> None:
     """Show what waits in a mailbox, without taking it. Works beside a running process.
 
-    With --take the messages are received, which needs the directory: printed, and then acked with --ack
-    or given back as if they had never been taken. With --answer each question, step and message is shown,
-    and settled with what is typed.
+    With --take the messages are received and printed, which needs the directory. With --ack they are then
+    acked; else they are given back, and no attempt is counted. With --answer each question, step and message
+    is shown, and settled with what you type.
     """
     if answer:
         if take is not None or ack or timeout:

@@ -124,7 +124,9 @@ def begin(
 Sender = Annotated[str, typer.Option("--from", metavar="NAME", help="The sender; its mailbox is created.")]
 Content = Annotated[str, typer.Argument(metavar="CONTENT", help="The content, or - to read it from stdin.")]
 AsJson = Annotated[bool, typer.Option("--content-json", help="The content must be JSON, of any kind.")]
-AsText = Annotated[bool, typer.Option("--content-text", help="The content is text, whatever it looks like.")]
+AsText = Annotated[
+    bool, typer.Option("--content-text", help="The content is text, even if it looks like JSON.")
+]
 Id = Annotated[
     str | None,
     typer.Option("--id", metavar="ID", help="Idempotent: the same id within a day is the same message."),

@@ -56,7 +56,7 @@ Shared = Annotated[
     bool | None,
     typer.Option(
         "--shared/--private",
-        help="Let every user of the machine read the tables, or this one alone. Neither: as before.",
+        help="Let every user of the machine read the tables, or only this user. Neither: as before.",
         show_default=False,
     ),
 ]
@@ -97,7 +97,7 @@ ContentOption = Annotated[
     typer.Option(
         "--content",
         metavar="WORD",
-        help="What senders wrote, in bronze: keep or drop it, from now on. Else as before; at first, drop.",
+        help="keep or drop the content of new events in bronze. Else as before; a new warehouse drops it.",
         show_default=False,
     ),
 ]
@@ -119,7 +119,7 @@ def run(
     keep_days: KeepDays = None,
     keep_runs: KeepRuns = 3,
 ) -> None:
-    """Take in what the journals have, refresh what it touches, check it, publish it. Idempotent.
+    """Read the new events of the journals, refresh the tables, check them, publish them. Idempotent.
 
     With nothing new it starts no Spark: it looks at the journals and at every file, and says so.
     Exit code 9: a check failed, and nothing was published. May run beside a node, and be killed at any time.
@@ -153,7 +153,7 @@ def run(
 def follow(
     call: Call,
     every: Annotated[
-        float, typer.Option("--every", min=1, metavar="SECONDS", help="Publish so often.")
+        float, typer.Option("--every", min=1, metavar="SECONDS", help="Time between publishes.")
     ] = 30.0,
     directory: Dirs = None,
     warehouse: Warehouse = None,
@@ -167,7 +167,7 @@ def follow(
     keep_days: KeepDays = None,
     keep_runs: KeepRuns = 3,
 ) -> None:
-    """Take in events as they come, and publish every few seconds, until Ctrl-C."""
+    """Read events as they come, and publish every few seconds, until Ctrl-C."""
     settings = settings_of(
         call,
         directory,
@@ -215,9 +215,9 @@ def compact(
     format: Format = "parquet",
     content: ContentOption = None,
 ) -> None:
-    """Put small files together. Rows stay as they are, and readers never see less than all of them.
+    """Merge small files. The rows do not change, and readers see all of them at any time.
 
-    Where bronze takes no content (any more), the content of earlier events is removed.
+    If bronze stores no content (any more), the content of earlier events is removed.
     """
     settings = settings_of(call, directory, warehouse, format, content=content)
     with pipeline_of(call, settings, master, remote) as pipeline:

@@ -43,8 +43,8 @@ SOURCES = [
 def list_sources(call: Call, directory: Dirs = None, warehouse: Warehouse = None) -> None:
     """Show each mesh that feeds the warehouse: id, partition, path, events in bronze, the last one, state.
 
-    States: read; missing (no mesh at its path); another mesh (at its path); diverged (a copy that went its
-    own way); behind (a copy that lacks events that were read); forgotten. Needs no Spark.
+    States: read; missing (no mesh at its path); another mesh (at its path); diverged (a copy with other
+    events than the original); behind (a copy that lacks events that were read); forgotten. Needs no Spark.
     """
     place = warehouse_of(directories_of(call, directory, exist=False), warehouse)
     sources = _sources(place)
@@ -61,17 +61,17 @@ def move(
         bool,
         typer.Option(
             "--as-new",
-            help="NEW_PATH is a copy that went its own way: read it too, as a source of its own,"
+            help="NEW_PATH is a diverged copy: read it too, as a separate source,"
             " from the first event that differs.",
         ),
     ] = False,
     directory: Dirs = None,
     warehouse: Warehouse = None,
 ) -> None:
-    """Name where a mesh is read from now on: moved, restored, or a copy in place of the original.
+    """Set the directory from which a mesh is read: after a move or a restore, or to use a copy instead.
 
-    The directory must hold that mesh, and every event that was read: nothing is read again. A copy that went
-    its own way is refused (exit code 8) with the first event that differs, unless --as-new names it as such.
+    The directory must hold that mesh, and every event that was read: nothing is read again. A diverged copy
+    is refused (exit code 8) with the first event that differs, unless --as-new is given.
     """
     place = warehouse_of(directories_of(call, directory, exist=False), warehouse)
     with _changing(place, "source move") as sources:

@@ -99,29 +99,32 @@ ROWS = [
 def purge(
     call: Call,
     done_older_than: Annotated[
-        str | None, typer.Option(DONE, metavar="AGE", help="Done longer ago than this: 7d, 12h.")
+        str | None, typer.Option(DONE, metavar="AGE", help="Settled or ended longer ago than this: 7d, 12h.")
     ] = None,
     dead_older_than: Annotated[
-        str | None, typer.Option(DEAD, metavar="AGE", help="Died longer ago than this: 30d.")
+        str | None, typer.Option(DEAD, metavar="AGE", help="Dead letters older than this: 30d.")
     ] = None,
     mailbox: Annotated[
         str | None, typer.Option("--mailbox", metavar="NAME", help="Only what belongs to this mailbox.")
     ] = None,
     including_steps: Annotated[
-        bool, typer.Option("--including-steps", help="Also dead letters that steps wait for: the steps fail.")
+        bool, typer.Option("--including-steps", help="Also dead letters of waiting steps: these steps fail.")
     ] = False,
     bus: Annotated[
-        Path | None, typer.Option("--bus", metavar="DIR", help="Old files of this file bus, and of no mesh.")
+        Path | None,
+        typer.Option("--bus", metavar="DIR", help="Purge the files of this bus instead of a mesh."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go: the default.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be removed: the default.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Remove it; without this it is only shown.")] = False,
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why you remove it; kept in the audit log.")
     ] = None,
 ) -> None:
-    """Show what is old; with --yes and --reason, remove it for good. What is live is never removed.
+    """Show old messages and tasks; with --yes and --reason, remove them. Live ones are never removed.
 
-    Without ages: what is done by 7 days, and what is dead by 30, or by the retention that the node has. With
+    Without ages: done for more than 7 days and dead for more than 30, or the retention of the node. With
     one age, only that. Dead letters are archived first.
     """
     done = None if done_older_than is None else parse_span(done_older_than, DONE)

@@ -36,7 +36,7 @@ def ask(
 ) -> None:
     """Ask an agent a question, and print its answer.
 
-    The question is durable. With --id it can be asked again after an interruption: an answer that came
+    The question is durable. With --id you can ask it again after an interruption: an answer that came
     meanwhile is printed at once.
     """
     value = read_content(content, call.output, as_json=content_json, as_text=content_text)

@@ -22,30 +22,32 @@ INTRODUCTION = """\
 Made by `python -m relaymesh.cli.reference`: change the commands, not this page.
 
 - **Where.** `--dir PATH`, else `RELAYMESH_HOME`, else the directory that a `relaymesh.toml` in this folder
-  names, else `~/.relaymesh`. `--dir` and `--json` may stand before the command or behind it.
+  names, else `~/.relaymesh`. `--dir` and `--json` may come before or after the command.
 - **Output.** Data goes to stdout; notes, questions, progress and errors to stderr. `--json` prints one JSON
-  object per line: a line for each row of the table, with the same fields and nothing shortened. `NO_COLOR` is
-  honoured; in a pipe there is no colour and nothing is cut.
-- **Ids.** On a narrow terminal a long id is shown by the part that tells it apart (`…a4b1-7203-bd82…`).
-  `dlq show`, `dlq redrive` and `dlq purge` take such a part where it fits one message only.
-- **Content.** A JSON object or array is sent as JSON; everything else is text, also a number.
-  `--content-json` insists on JSON of any kind, `--content-text` on text. `-` reads stdin, without the
-  newline at its end.
-- **Looking and changing.** `inbox`, `topic list`, `dlq list`, `dlq show`, `journal` and `doctor` take no
-  lock: they work beside a running process and show what is synced. `demo`, `send`, `inbox --take`,
-  `topic pub`, `dlq redrive`, `dlq purge`, `store rebuild`, `journal restore` and `torture` open the
-  directory, and fail with exit code 5 while another process has it. So do all `task` and
-  `workflow` commands, but `workflow check` and `workflow graph` of a file, which need no mesh.
-- **Asking.** What touches many messages or cannot be undone shows the count and samples first, then asks.
-  Without a terminal it never asks: it fails and names `--yes`.
-- **Times.** `--since` takes a span (`30m`, `2h`, `7d`) or a time in ISO 8601, UTC unless it says otherwise.
+  object per line, one for each row of the table, with the same fields and nothing shortened. `NO_COLOR` turns
+  colour off; in a pipe there is no colour and nothing is cut.
+- **Ids.** On a narrow terminal a long id is shortened to its unique part (`…a4b1-7203-bd82…`).
+  `dlq show`, `dlq redrive` and `dlq purge` accept such a part if it fits one message only.
+- **Content.** A JSON object or array is sent as JSON; everything else is text, even a number. With
+  `--content-json` the content must be JSON of any kind; with `--content-text` it is text. `-` reads stdin,
+  without the newline at its end.
+- **Reading and changing.** `inbox`, `topic list`, `dlq list`, `dlq show`, `journal` and `doctor` take no
+  lock: they work while another process has the directory open, and show what is synced. Commands that change
+  something open the directory, such as `send`, `inbox --take`, `topic pub`, `dlq redrive`, `dlq purge`, and
+  all `task` and `workflow` commands. If `relaymesh serve` has the directory, they use it; if another program
+  has it, they fail with exit code 5. `store rebuild`, `journal restore` and `torture` need the directory for
+  themselves. `workflow check` and `workflow graph` of a file need no mesh.
+- **Confirmation.** A command that changes many messages, or cannot be undone, first shows the count and
+  samples, then asks. Without a terminal it never asks: it fails and names `--yes`.
+- **Times.** `--since` takes a span (`30m`, `2h`, `7d`) or a time in ISO 8601, in UTC unless the time has an
+  offset.
 """
 
 ERRORS = """\
 ## Errors and exit codes
 
 An error is one line on stderr, `error: CODE: message | hint: … | retryable: yes`, and with `--json` an object
-with the fields `code`, `message`, `hint` and `retryable`. A closed pipe (`| head`) is no error.
+with the fields `code`, `message`, `hint` and `retryable`. A closed pipe (`| head`) is not an error.
 """
 
 
@@ -96,9 +98,9 @@ def _named(param: Any) -> str:
 
 def _meaning(param: Any) -> str:
     default = param.default
-    if callable(default) or default in (None, False, ()):
+    if callable(default) or default in (None, False, (), ""):
         return str(param.help)
-    return f"{param.help} Default: {default}."
+    return f"{param.help} Default: `{default}`."
 
 
 def _cell(text: str) -> str:
@@ -125,7 +127,7 @@ def _operations() -> str:
         "## Operations of `journal cat`\n\n"
         f"{names}.\n\n"
         "`PUBLISH` is one event whatever the number of subscriptions; its mailbox column names the topic.\n"
-        "`NACK`, `LEASE_EXPIRED` and `RECLAIM` (the holder's process ended) burn an attempt; `DEFER` and\n"
+        "`NACK`, `LEASE_EXPIRED` and `RECLAIM` (the holder's process ended) count an attempt; `DEFER` and\n"
         "`RELEASE` do not. Ids come from the 200,000 events before `--from` and all behind it; of older\n"
         "messages only `message_sequence` is known.\n"
     )

@@ -49,13 +49,13 @@ def build(
         Path | None, typer.Option("--notebook", metavar="FILE", help="Write a Jupyter notebook too.")
     ] = None,
     no_run: Annotated[
-        bool, typer.Option("--no-run", help="Show what is published, without running the pipeline.")
+        bool, typer.Option("--no-run", help="Show the published tables, without running the pipeline.")
     ] = False,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Make up some days of traffic first; --dir keeps them.")
+        bool, typer.Option("--sample", help="Generate some days of traffic first; --dir keeps them.")
     ] = False,
-    days: Annotated[int, typer.Option("--days", min=1, max=30, metavar="N", help="Of the sample.")] = 3,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the sample.")] = 0,
+    days: Annotated[int, typer.Option("--days", min=1, max=30, metavar="N", help="Days of the sample.")] = 3,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the sample.")] = 0,
     shared: Shared = False,
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
@@ -93,7 +93,7 @@ def open_report(
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
 ) -> None:
-    """Show a report in the browser; where there is none, say where the file is."""
+    """Show a report in the browser; without a browser, print the path of the file."""
     path = (file if file is not None else _newest(call, directory, warehouse)).absolute()
     if not path.is_file():
         raise NotFound(f"there is no report {path}", hint="relaymesh report build")
@@ -111,7 +111,7 @@ def advice(
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
 ) -> None:
-    """Say which settings the tables give reason to change, and why; keep it as a file. Changes no setting."""
+    """Propose settings to change, with the reasons from the tables, and write a file. Changes no setting."""
     with _published(call, directory, warehouse) as published:
         proposal, written = _propose(published, out.absolute(), READABLE if shared else PRIVATE)
     if call.output.json:
@@ -130,7 +130,7 @@ def sql(
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
 ) -> None:
-    """Ask the published tables, the events and the runs. Reads nothing else, and writes nothing."""
+    """Query the published tables, the events and the runs. Reads nothing else, and writes nothing."""
     with _published(call, directory, warehouse, unpublished=True) as published:
         answer = published.ask(sys.stdin.read() if query == "-" else query, limit)
     numbers = {name for name in answer.columns if isinstance(_first(answer.column(name)), (int, float))}
@@ -150,7 +150,7 @@ def tables(
     directory: pipeline.Dirs = None,
     warehouse: pipeline.Warehouse = None,
 ) -> None:
-    """List the tables that can be asked, or the columns of one."""
+    """List the tables that can be queried, or the columns of one."""
     with _published(call, directory, warehouse, unpublished=True) as published:
         if name is not None:
             call.output.rows(COLUMNS, _columns(published, name))

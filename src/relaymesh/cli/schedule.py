@@ -104,7 +104,7 @@ def add(
     owner: task.Owner = None,
     create: Create = False,
 ) -> None:
-    """Keep a schedule. Each tick runs once, whatever dies. The same fields again change nothing.
+    """Add a schedule. Each tick runs once, even after a crash. The same fields again change nothing.
 
     It runs while the mesh is open in some process: relaymesh serve, or a program of yours.
     """
@@ -197,7 +197,7 @@ def pause(
     call: Call,
     name: Name,
 ) -> None:
-    """Let no tick run until the schedule is resumed."""
+    """Pause a schedule: no tick runs until it is resumed."""
     with call.mesh() as mesh:
         call.output.record(_row(mesh.pause_schedule(name), call.output.json))
 
@@ -208,7 +208,7 @@ def resume(
     call: Call,
     name: Name,
 ) -> None:
-    """Go on with the next tick. Ticks in the pause are left out, whatever --missed says."""
+    """Resume a schedule at its next tick. Ticks during the pause never run, with any --missed."""
     with call.mesh() as mesh:
         call.output.record(_row(mesh.resume_schedule(name), call.output.json))
 
@@ -220,7 +220,7 @@ def remove(
     name: Name,
     yes: options.Yes = False,
 ) -> None:
-    """Remove a schedule. What it began goes on."""
+    """Remove a schedule. Tasks that it started go on."""
     with call.mesh() as mesh:
         confirm(f"remove schedule {name} for good?", yes=yes)
         removed = mesh.remove_schedule(name)

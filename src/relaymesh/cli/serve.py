@@ -45,19 +45,15 @@ TlsCert = Annotated[str | None, typer.Option("--tls-cert", metavar="FILE", help=
 TlsKey = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its private key, PEM.")]
 TlsClientCa = Annotated[
     str | None,
-    typer.Option("--tls-client-ca", metavar="FILE", help="Ask clients for certificates of this CA."),
+    typer.Option("--tls-client-ca", metavar="FILE", help="Require client certificates of this CA."),
 ]
 AllowHosts = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow-host", metavar="NAME", help="A name this server is called by; several are possible."
-    ),
+    typer.Option("--allow-host", metavar="NAME", help="A host name that clients use; may be repeated."),
 ]
 Proxies = Annotated[
     list[str] | None,
-    typer.Option(
-        "--proxy", metavar="ADDRESS", help="Believe X-Forwarded-* from there; several are possible."
-    ),
+    typer.Option("--proxy", metavar="ADDRESS", help="Accept X-Forwarded-* from this proxy; may be repeated."),
 ]
 WriteRate = Annotated[
     float,
@@ -80,7 +76,7 @@ GetCompat = Annotated[
 ]
 AckTimeout = Annotated[
     int,
-    typer.Option("--ack-timeout", metavar="MS", help="Lease of a delivery; at 30000 it goes by priority."),
+    typer.Option("--ack-timeout", metavar="MS", help="Lease of a delivery; 30000: depends on the priority."),
 ]
 MaxRetries = Annotated[
     int, typer.Option("--max-retries", metavar="N", help="Retries before a message is a dead letter.")
@@ -94,16 +90,19 @@ DefaultTtl = Annotated[
     typer.Option("--default-ttl", metavar="SECONDS", help="For messages without a ttl; 0: no limit."),
 ]
 HeartbeatInterval = Annotated[
-    int, typer.Option("--heartbeat-interval", metavar="MS", help="How often agents are to be heard of.")
+    int, typer.Option("--heartbeat-interval", metavar="MS", help="How often agents must send a heartbeat.")
 ]
 HeartbeatTimeout = Annotated[
-    int, typer.Option("--heartbeat-timeout", metavar="MS", help="An agent silent for so long is offline.")
+    int,
+    typer.Option(
+        "--heartbeat-timeout", metavar="MS", help="An agent without a heartbeat for this long is offline."
+    ),
 ]
 
 UntilStdinEnds = Annotated[
     bool,
     typer.Option(
-        "--until-stdin-ends", help="Stop when standard input ends, as it does when a parent process died."
+        "--until-stdin-ends", help="Stop when standard input ends, as it does when the parent process dies."
     ),
 ]
 
@@ -111,7 +110,7 @@ UntilStdinEnds = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", help="A relaymesh.toml; its [settings] go before relaymesh-settings.json."
+        "--config", metavar="FILE", help="A relaymesh.toml; its [settings] override relaymesh-settings.json."
     ),
 ]
 
@@ -213,7 +212,7 @@ def dev(
     call: Call,
     port: Port = DEFAULTS.port,
 ) -> None:
-    """Serve on this machine alone, and say where everything is. State survives a restart."""
+    """Serve this machine only, and print all addresses and paths. State survives a restart."""
     _run(call, ServerSettings(port=port), lambda running: _say_everything(call.output, running))
 
 

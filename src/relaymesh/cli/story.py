@@ -58,7 +58,7 @@ def story(
         raise NotFound(f"there is no message {id!r}", hint="settled messages are kept for a week")
     call.output.rows(STAYS, stays)
     if any(stay["state"] == SETTLED for stay in stays):
-        call.output.note("the tables lag behind the journal; relaymesh store rebuild tells how it ended")
+        call.output.note("the tables are behind the journal: relaymesh store rebuild shows the latest state")
 
 
 def _in_directory(call: Call, id: str) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def short_address(address: str) -> str:
 
 
 def short_id(id: str) -> str:
-    """A part of a long id that tells it apart; commands that take an id accept it.
+    """The unique part of a long id; commands that take an id accept it.
 
     Of a UUIDv7 the middle: the low bits of its time, its counter and some of its random bits. The beginning
     is the same for minutes, and the end is the same for ids made in one millisecond.

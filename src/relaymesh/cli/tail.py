@@ -48,9 +48,9 @@ def tail(
     once: Annotated[bool, typer.Option("--once", help="Print them and stop.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Print the messages too.")] = False,
 ) -> None:
-    """Print events as they happen, until Ctrl-C. Works beside a running process, and with --url far away.
+    """Print events as they happen, until Ctrl-C. Works beside a running process; --url for another machine.
 
-    Shows what is synced: nothing that is printed can be taken back by a crash.
+    Shows only synced events: a crash cannot undo an event that was printed.
     """
     wanted = _operations(operation)
     address = None if mailbox is None else mailbox_address(mailbox, Names())

@@ -50,7 +50,7 @@ RequestKey = Annotated[
     str | None,
     typer.Option("--key", metavar="KEY", help="Names the request: the same key is the same task."),
 ]
-Again = Annotated[bool, typer.Option("--again", help="Run it anew if it ended without success.")]
+Again = Annotated[bool, typer.Option("--again", help="Run it again if it ended without success.")]
 Owner = Annotated[
     str | None, typer.Option("--owner", metavar="NAME", help="The agent that the task belongs to.")
 ]
@@ -306,8 +306,8 @@ def rerun(
 ) -> None:
     """Run a task that has ended again, from one step on, and print the id of the new task.
 
-    The steps that neither are this one nor follow from it keep their outcomes. The same rerun again is the
-    same task, unless that ended without success. Without --input it has the input of the first run.
+    This step and the steps that depend on it run again; all others keep their outcomes. The same rerun again
+    is the same task, unless that ended without success. Without --input it has the input of the first run.
     """
     value = ... if input is None else read_input(input)
     with call.mesh() as mesh:

@@ -33,7 +33,7 @@ RESTART_S_MAX = 90.0
 
 File = Annotated[Path, typer.Option("--file", "-f", metavar="FILE", help="The team's file.")]
 Detach = Annotated[
-    bool, typer.Option("--detach", "-d", help="Go on in the background; relaymesh logs shows what happens.")
+    bool, typer.Option("--detach", "-d", help="Run in the background; relaymesh logs shows what happens.")
 ]
 
 
@@ -160,7 +160,7 @@ def down(
     call: Call,
     timeout: Timeout = None,
 ) -> None:
-    """Stop the team: no new work, running steps may finish, the rest goes back unburned, the node flushes."""
+    """Stop the team: no new work; running steps may finish, the rest goes back without a counted attempt."""
     places, pid = _running(call)
     began = time.monotonic()
     patience = _graceful(places) if timeout is None else timeout
@@ -273,9 +273,9 @@ def restart(
 def logs(
     call: Call,
     agent: Annotated[
-        str | None, typer.Argument(metavar="AGENT", help="What this agent said; else what the team did.")
+        str | None, typer.Argument(metavar="AGENT", help="The log of this agent; else that of the team.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines as they come.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="The last N lines.")] = 50,
 ) -> None:
     """Show what the team did, or what one agent wrote to stderr and how its steps ended."""

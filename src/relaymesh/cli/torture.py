@@ -31,20 +31,21 @@ from relaymesh.testing.torture.torture import Settings, Torture, Verdict, nobody
 SHOWN_MAX = 20
 
 Minutes = Annotated[
-    float, typer.Option("--minutes", min=0.05, metavar="M", help="How long to go on; the drain comes on top.")
+    float,
+    typer.Option("--minutes", min=0.05, metavar="M", help="How long to run, without the drain at the end."),
 ]
 Where = Annotated[
     Path | None,
     typer.Option(
         "--data",
         metavar="PATH",
-        help="A new directory, on the disk to be tried; else a temporary one in the current directory.",
+        help="A new directory, on the disk to test; else a temporary one in the current directory.",
     ),
 ]
 Dir = Annotated[Path | None, typer.Option("--dir", metavar="PATH", help="The same as --data.")]
 OnExisting = Annotated[
     bool,
-    typer.Option("--on-existing-data", help="Allow a directory that holds something: torture THAT mesh."),
+    typer.Option("--on-existing-data", help="Allow a directory that is not empty: torture THAT mesh."),
 ]
 Durable = Annotated[
     str, typer.Option("--durability", metavar="WORD", help="What a receipt means: synced or batched.")
@@ -55,7 +56,7 @@ Seed = Annotated[
 ]
 Remote = Annotated[
     bool,
-    typer.Option("--remote", help="Through a server: that is killed, and its clients have to find it again."),
+    typer.Option("--remote", help="Through a server: it is killed, and its clients must reconnect."),
 ]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep data and ledgers even if nothing failed.")]
 
@@ -73,11 +74,11 @@ def torture(
     remote: Remote = False,
     json: options.Json = False,
 ) -> None:
-    """Try this machine: workers are killed, paused and restarted while they send, and nothing may be lost.
+    """Test this machine: workers are killed, paused and restarted while they send, and nothing may be lost.
 
-    kill -9 at work, in recovery and in checkpoints; SIGSTOP beyond the lease; stops and restarts. What the
-    workers saw is judged by a checker that shares no code with RelayMesh. Exit code 0: every promise was
-    kept; 1: one was not, and data and ledgers stay for you to look into. Ctrl-C gives the verdict so far.
+    kill -9 at work, in recovery and in checkpoints; SIGSTOP beyond the lease; stops and restarts. A checker
+    that shares no code with RelayMesh judges the ledgers of the workers. Exit code 0: every promise was kept;
+    1: one was broken, and data and ledgers are kept. Ctrl-C prints the verdict so far.
     """
     if data is not None and directory is not None:
         raise UsageFailed("--data and --dir are the same: give one of them")
