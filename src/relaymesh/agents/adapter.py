@@ -1,8 +1,8 @@
 """What an adapter is: work in, events out, one outcome.
 
 The supervisor calls `run` once for each attempt. The adapter must end every process that it started for the
-attempt before `run` returns or raises, also when it is cancelled: cancelling `run` is how a lost lease, a
-hard cancel of the task and the stop of the supervisor reach it.
+attempt before `run` returns or raises, also when `run` is cancelled. `run` is cancelled when the lease is
+lost, when the task is cancelled hard, and when the supervisor stops.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt of one delivery."""
 
     run: str
-    """Names this attempt. Every process of it has it in its environment, as RELAYMESH_RUN."""
+    """The id of this attempt. Every process of the attempt has it in its environment, as RELAYMESH_RUN."""
     agent: str
     message_id: str
     type: str
     sender: str
-    """Stamped by the node: who sent the message, whatever its content says."""
+    """Who sent the message. The node stamps it; the content cannot change it."""
     content: bytes
     """JSON. Of a step, its input."""
     task: str | None = None
     step: str | None = None
     attempt: int = 1
     time_limit_s: float | None = None
-    """How long this attempt may take; None: as long as it shows life."""
+    """How long this attempt may take; None: no limit."""
     silence_limit_s: float | None = None
     """How long it may go without output; None: no limit."""
     workspace: Path | None = None
-    """The directory that it works in; None: a fresh empty one, removed afterwards."""
+    """The working directory; None: a new empty one, removed afterwards."""
     tokens_left: int | None = None
     cost_left_usd: float | None = None
     """What is left of the budget of its task; None: no budget."""
@@ -94,7 +94,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Grown(msgspec.Struct, frozen=True):
-    """The step goes on as more steps. `steps`: JSON, as `relaymesh.Continue` takes them."""
+    """The step continues with more steps. `steps`: JSON, as for `relaymesh.Continue`."""
 
     steps: bytes
     used: Used = Used()
@@ -103,10 +103,10 @@ class Grown(msgspec.Struct, frozen=True):
 class Failure(msgspec.Struct, frozen=True):
     """The work is not done. `code` is an error code of the failure contract.
 
-    `final`: do not try again. `until_ms`: try again then, and count no attempt. `after_ms`: try again after
-    this delay in place of the backoff; the attempt counts. `drop`: there is nothing to do: ack the message,
-    and count it as dropped. `abandoned`: it was ended from outside (killed, or its supervisor died), so the
-    attempt counts as an abandonment and not as a failure.
+    `final`: do not try again. `until_ms`: try again at this time, and count no attempt. `after_ms`: try again
+    after this delay instead of the backoff; the attempt counts. `drop`: ack the message, and count it as
+    dropped. `abandoned`: the attempt was ended from outside (killed, or its supervisor died), so it counts as
+    an abandonment and not as a failure.
     """
 
     code: str
@@ -123,10 +123,11 @@ Outcome = Done | Grown | Failure
 
 
 class Adapter(Protocol):
-    """Runs the work of one agent. One object serves all attempts of its agent, also several at once."""
+    """Runs the work of one agent. One object runs all attempts of its agent, also several at once."""
 
     async def run(self, work: Work, emit: Callable[[Event], None]) -> Outcome:
-        """Do one attempt. Never raises for what the agent does: a wrong answer is a `Failure`."""
+        """Do one attempt. It never raises because of the agent: a wrong answer of the agent is a
+        `Failure`."""
         ...
 
     async def close(self) -> None:

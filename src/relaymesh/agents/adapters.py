@@ -21,7 +21,7 @@ def adapter_of(
 ) -> Adapter:
     """The adapter. Its processes get the address of the node, and the agent's own token by reference.
 
-    `mark`: of processes that outlive an attempt. `directory`: where those run.
+    `mark` is for processes that run longer than one attempt; `directory` is their working directory.
     """
     limits = Limits(
         time_s=declared.time_limit,

@@ -1,8 +1,9 @@
-"""The token of each agent: it may act as that agent and nothing else, and it ends soon.
+"""The token of each agent: it can act as that agent only, and is valid for a short time.
 
-The text is in a file that only its owner may read; the environment of a process gets it from there at each
-start (a secret by reference), so it stands in no declaration, no argument and no log. It is renewed at half
-of its life and revoked when the agent stops. A successor revokes what a killed supervisor left.
+The text of the token is in a file that only its owner may read. Each start puts it into the environment of
+the process from there (a secret by reference), so it is in no declaration, no argument and no log. The token
+is renewed after half of its validity and revoked when the agent stops. The next supervisor revokes the tokens
+that a killed supervisor left.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _IDS = "ids.json"
 
 
 class AgentTokens:
-    """Tokens of the agents of one supervisor. Not for two threads at once."""
+    """The tokens of the agents of one supervisor. Not thread-safe."""
 
     def __init__(self, folder: Path, tokens: TokenFile, life_s: float = TOKEN_LIFE_S) -> None:
         self._folder = folder
@@ -45,7 +46,7 @@ class AgentTokens:
         return issued is not None and time.monotonic() - issued > self._life_s / 2
 
     def issue(self, agent: str) -> None:
-        """A new token for the agent. An earlier one stays valid for what still runs with it."""
+        """A new token for the agent. Earlier tokens stay valid for processes that still use them."""
         token, text = self._tokens.create(
             {f"agent:{agent}"}, label=f"{LABEL}{agent}"[:80], lifetime_ms=round(self._life_s * 1000)
         )
@@ -64,7 +65,7 @@ class AgentTokens:
         self._note()
 
     def revoke_left(self) -> int:
-        """End what an earlier supervisor issued and did not revoke. Returns how many."""
+        """Revoke the tokens that an earlier supervisor issued and did not revoke. Returns how many."""
         try:
             left = json.loads((self._folder / _IDS).read_text(encoding="utf-8"))
         except (OSError, ValueError):

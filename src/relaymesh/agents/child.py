@@ -1,8 +1,8 @@
-"""One contained process and all that it starts: started, fed, read, ended.
+"""One contained process, and all processes that it starts: start, input, output, end.
 
-The process leads a session of its own and carries the mark of its run. Where a bound is wanted it waits at a
-gate: a shell that reads one line and then becomes the program, so the bound holds before the program's first
-step.
+The process leads its own session and has the mark of its run in its environment. If the number of its
+processes is limited, it first waits at a gate: a shell that reads one line and then becomes the program. So
+the limit is in force before the program runs.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ REAP_S = 5.0
 POLL_S = 0.02
 
 LEADERS: set[int] = set()
-"""Processes that were started here and not yet reaped: children belong to the process, not to an object of
-it."""
+"""Processes that were started here and are not reaped yet. Children belong to the whole process, not to
+one object."""
 
 Got = TypeVar("Got")
 
 
 class Child:
-    """A process that was started. `end` must be called, and ends everything that belongs to it."""
+    """A started process. Call `end`: it ends everything that belongs to the process."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], scope: Scope, took: Callable[[str, bytes], None]
@@ -78,7 +78,7 @@ class Child:
         directory: Path,
         took: Callable[[str, bytes], None],
     ) -> Child:
-        """Start it. `took(stream, data)` gets what it writes. Raises `InvalidSettings`."""
+        """Start the process. `took(stream, data)` gets its output. Raises `InvalidSettings`."""
         argv = _argv(command, environment, directory)
         cgroup = PidsCgroup.made(checked_mark(mark), limits.processes_max)
         try:
@@ -101,7 +101,7 @@ class Child:
         return child
 
     async def admit(self) -> None:
-        """Bound it, and let it through the gate. Raises `InvalidSettings`; call `end` all the same.
+        """Limit its processes, and let it pass the gate. Raises `InvalidSettings`; then call `end` too.
 
         In a thread: the kernel takes milliseconds to move a process into a cgroup.
         """
@@ -124,12 +124,13 @@ class Child:
         return take
 
     def catch_up(self) -> None:
-        """Take what it has written to stderr by now: the end of a work must not overtake its log."""
+        """Read what it has written to stderr so far: the log of a work must be complete before the work
+        ends."""
         self._readers[1].catch_up()
 
     async def end(self, grace_s: float) -> tuple[int, Swept]:
-        """End what still runs of it: ask, wait, kill. Returns the exit code (negative: a signal) and the
-        rest."""
+        """End all of its processes that still run: SIGTERM, wait, SIGKILL. Returns the exit code
+        (negative: a signal) and the remaining output."""
         self.feed.close()
         if not self.exited.done():
             _signal_group(self.process.pid, signal.SIGTERM)
@@ -150,7 +151,8 @@ class Child:
 
 
 async def to_the_end(ending: Coroutine[Any, Any, Got]) -> Got:
-    """Await what must not be broken off. A cancellation that comes meanwhile is raised afterwards."""
+    """Await something that must not be interrupted. A cancellation that comes meanwhile is raised
+    afterwards."""
     task = asyncio.ensure_future(ending)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -179,7 +181,7 @@ def _argv(command: Command, environment: Environment, directory: Path) -> list[s
 
 
 def _user_bound(command: Command, limits: Limits, cgroup: PidsCgroup | None) -> tuple[int | None, str]:
-    """The bound on processes of its user, where no cgroup bounds them; and what is not prevented."""
+    """The limit on the processes of its user, if no cgroup limits them; and what is not prevented."""
     if limits.processes_max is None or cgroup is not None:
         return None, ""
     if command.user is not None and os.geteuid() == 0 and hasattr(os, "pidfd_open"):
@@ -187,7 +189,8 @@ def _user_bound(command: Command, limits: Limits, cgroup: PidsCgroup | None) -> 
     reason = "processes_max needs a pids cgroup that this process may make, or root and a user of its own"
     if limits.processes_unbounded == "refuse":
         raise InvalidSettings(
-            reason, hint="delegate a cgroup, set user, or say processes_unbounded = 'run' to do without"
+            reason,
+            hint="delegate a cgroup, set user, or set processes_unbounded = 'run' to run without a limit",
         )
     return None, f"not prevented: a fork bomb; {reason}"
 
@@ -223,7 +226,7 @@ def _popen(
 
 
 def _undo(process: subprocess.Popen[bytes]) -> None:
-    """It waits at the gate, or has done nothing yet that matters."""
+    """The process waits at the gate, or has only just passed it."""
     process.kill()
     process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
@@ -232,7 +235,7 @@ def _undo(process: subprocess.Popen[bytes]) -> None:
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    """Its leader was not reaped, so the number still names this group."""
+    """The leader was not reaped, so the number still belongs to this group."""
     try:
         os.killpg(leader, number)
     except (ProcessLookupError, PermissionError):
@@ -268,7 +271,7 @@ def _watch_exit(process: subprocess.Popen[bytes], exited: asyncio.Future[None]) 
 
 
 def _poll_exit(process: subprocess.Popen[bytes], tell: Callable[[], None]) -> Callable[[], object]:
-    """Where no descriptor tells it: look again and again. This reaps it."""
+    """Without a descriptor for the process: poll. This reaps the process."""
 
     async def look() -> None:
         while process.poll() is None:  # noqa: ASYNC110 - no event tells it

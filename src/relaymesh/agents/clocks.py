@@ -15,7 +15,7 @@ Ended = Literal["ended", "time", "silence"]
 
 
 def least(*limits: float | None) -> float | None:
-    """The smallest of those that are set."""
+    """The smallest limit that is set."""
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -26,7 +26,7 @@ class Clocks(msgspec.Struct, frozen=True):
     silence_s: float | None
 
     async def until(self, child: Child, *ends: asyncio.Future[Any]) -> Ended:
-        """Wait until one of `ends` is done or a limit is reached; which it was."""
+        """Wait until one of `ends` is done or a limit is reached. Returns which limit, or None."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         while not any(end.done() for end in ends):

@@ -36,11 +36,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     """The program and its arguments. A program without a slash is looked up in the PATH of its environment.
     """
     env: dict[str, str] = {}
-    """Variables with their values. Not for secrets: this is written down where the declaration is."""
+    """Variables with their values. Not for secrets: the declaration is a file that others may read."""
     secrets: dict[str, str] = {}
     """Variables with references: `env:NAME` (of the supervisor) or `file:PATH`. Read at each start."""
     pass_env: tuple[str, ...] = ()
-    """Variables of the supervisor that the agent gets too. Of itself it gets PATH, HOME, LANG and the like.
+    """Variables of the supervisor that the agent gets too. It always gets PATH, HOME, LANG and a few more.
     """
     user: str | None = None
     """Run as this user of the system. Needs root. With it, a bound on processes needs no cgroup."""
@@ -66,20 +66,23 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt may use. What `Work` says too counts if it is less."""
+    """What one attempt may use. If `Work` has a smaller value, that value counts."""
 
     time_s: float | None = None
     """Wall-clock time. None: no limit. Raising it: a stuck agent holds its slot for longer."""
     silence_s: float | None = None
     """Time without output. None: no limit."""
     result_bytes_max: int = 10 * MIB
-    """The longest result, which is all that is held in memory of an agent's output. More ends the attempt."""
+    """The longest result. Only the result is kept in memory, not the other output. A longer one ends the
+    attempt."""
     log_bytes_max: int = 64 * MIB
-    """The most that the log file of each stream takes. What follows is counted and not kept."""
+    """The maximum size of the log file of each stream. Output beyond it is counted and not kept."""
     processes_max: int | None = None
-    """The most processes and threads at once. It needs a pids cgroup, or `user` and root. None: no limit."""
+    """The maximum number of processes and threads. It needs a pids cgroup, or `user` and root. None: no
+    limit."""
     processes_unbounded: Unbounded = "refuse"
-    """Where `processes_max` cannot be had: refuse the work with the reason, or run it and say so in its log.
+    """If `processes_max` cannot be enforced: refuse the work with the reason, or run it and note it in its
+    log.
     """
     grace_s: float = 5.0
     """Between SIGTERM and SIGKILL."""

@@ -1,7 +1,7 @@
-"""The agents that are at work, and how they come to be what the file declares.
+"""The running agents, and how changes of the file are applied to them.
 
-Only what changed restarts: it gets no more work, what runs may finish within its grace, and the new one
-begins. The others go on untouched.
+Only a changed agent restarts: it gets no more work, its running work may finish within its grace, and then
+the new agent starts. The others continue.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Crew"]
 
 
 class Crew:
-    """Belongs to the loop. Changes are made one after the other; a stop may come while one is under way."""
+    """Used only on the event loop. Changes are made one after the other; a stop may come during a change."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Crew:
         return rows
 
     async def change_to(self, team: Team) -> None:
-        """Stop what is gone or changed, start what is new or changed."""
+        """Stop the agents that were removed or changed, start those that are new or changed."""
         async with self._changing:
             before = {name: member.declared for name, member in self._members.items()}
             after = {each.name: each for each in team.agents}
@@ -73,7 +73,7 @@ class Crew:
             await self._begin_all([each for name, each in after.items() if name not in self._members], before)
 
     async def restart(self, names: Iterable[str]) -> tuple[list[str], str]:
-        """Restart these agents; none named: all. Returns those that were, and a problem if there is one."""
+        """Restart these agents; an empty list: all. Returns the restarted agents, and a problem or ""."""
         async with self._changing:
             declared = {} if self.team is None else {each.name: each for each in self.team.agents}
             wanted = list(names) or list(declared)
@@ -92,7 +92,8 @@ class Crew:
         return len(self._members)
 
     async def look_after(self) -> None:
-        """Give new tokens where half of the time is over; restart what needs it to go on."""
+        """Give new tokens to agents whose token is at half of its time. Restart those that need a restart
+        for it."""
         cut_off = [name for name, member in self._members.items() if member.is_cut_off]
         if cut_off:
             await self.restart(cut_off)
@@ -104,7 +105,7 @@ class Crew:
             await self.restart(lasting)
 
     async def stop(self, grace_s: float) -> None:
-        """End all, also those that a change has just begun to end."""
+        """End all agents, also those that a change is already ending."""
         self._stopping = True
         await asyncio.gather(*[self._end(name, grace_s) for name in list(self._members)])
         async with self._changing:

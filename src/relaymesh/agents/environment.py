@@ -1,7 +1,7 @@
 """The environment of an agent: what it needs to run, what its declaration names, and its secrets.
 
-Secrets are named by reference and read at each start. They are never written anywhere: what an agent writes
-into its log has them blotted out, and a result that holds one is refused.
+Secrets are named by reference and read at each start. They are never stored: in the log of an agent they are
+replaced, and a result that contains one is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALLOWED = (
 
 SECRET_BYTES_MAX = 65_536
 BLOTTED_BYTES_MIN = 6
-"""A shorter secret would blot out ordinary words."""
+"""Shorter secrets are not replaced: they would replace parts of ordinary words."""
 BLOT = b"[secret]"
 
 
@@ -62,7 +62,7 @@ class Environment:
 
 
 class Blotter:
-    """Takes secrets out of a stream, also where one is cut between two pieces."""
+    """Removes secrets from a stream, also if a secret is split between two pieces."""
 
     def __init__(self, secrets: tuple[bytes, ...]) -> None:
         self._secrets = secrets

@@ -27,7 +27,7 @@ INVALID = "invalid"
 
 
 class _Assigned(msgspec.Struct):
-    """What of a step's message the work is made of."""
+    """The fields of a step's message from which the work is made."""
 
     task: str
     step: str
@@ -67,7 +67,7 @@ def work_of(row: DeliveryRow, declared: AgentDeclaration, run: str, folder: Path
 
 
 def usage_in(used: Used) -> Usage:
-    """What an attempt has used, as the mesh counts it. A value that is no amount counts as nothing."""
+    """What an attempt has used, as the mesh counts it. A value that is not an amount counts as 0."""
     given = {"cost_usd": used.cost_usd, "tokens": used.tokens}
     try:
         return usage_of({name: value for name, value in given.items() if value is not None})
@@ -78,7 +78,7 @@ def usage_in(used: Used) -> Usage:
 async def settle(session: WebSocketSession, row: DeliveryRow, outcome: Outcome) -> str:
     """Settle the delivery.
 
-    Returns what became of it, in a word. Raises `LeaseLost` if it is not ours any more.
+    Returns the outcome in one word. Raises `LeaseLost` if the lease is lost.
     """
     try:
         return await _settle(session, row, outcome)

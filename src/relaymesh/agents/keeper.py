@@ -3,10 +3,10 @@
     keeper ── node         relaymesh serve, on the data directory
        └───── supervisor   a remote holder, with the agents below it
 
-The node dies: it is started again, on the same port; the supervisor keeps its leases and its runs. The
-supervisor dies: all that ran below it is ended, and its successor abandons what died. The keeper dies: both
-see the end of their stdin and stop in order. It imports little, because it is always there: `python -m
-relaymesh.agents.keeper`.
+If the node dies, it is started again on the same port; the supervisor keeps its leases and its runs. If the
+supervisor dies, all processes below it are ended, and the next supervisor abandons their steps. If the keeper
+dies, both see the end of their stdin and stop in order. The keeper imports little, because it runs as long as
+the team: `python -m relaymesh.agents.keeper`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["EXIT_IN_USE", "Keeper", "main"]
 
 EXIT_IN_USE = 5
 NODE_SHARE = 0.3
-"""Of the time for a stop, how much the node may take: its flush comes after the agents have stopped."""
+"""The part of the time for a stop that is reserved for the node, which stops after the agents."""
 DIRECTORY_WAIT_S = 20.0
-"""How long the node of an earlier keeper may take to let go of the directory."""
+"""How long the node of an earlier keeper may take to release the directory."""
 START_AGAIN_S = 5.0
 LOCK_WAIT_S = 0.5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -140,7 +140,7 @@ class Keeper:
                 self._note()
 
     def _reap(self) -> None:
-        """Collect everything that ended, also what was not started here."""
+        """Reap all children that ended, also adopted ones."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -172,10 +172,11 @@ class Keeper:
         self._note()
 
     def _judge_first_start(self, code: int) -> None:
-        """A node that never served: the directory may be in use for a moment longer, or for good."""
+        """The node ended before it served: another process may have the directory, for a moment or for
+        long."""
         if code == EXIT_IN_USE and time.monotonic() - self._began < DIRECTORY_WAIT_S:
             if self._node.starts == 1:
-                self._tell("node.waits", "waiting for another process to let go of the data directory")
+                self._tell("node.waits", "waiting until another process releases the data directory")
             return
         self._node.start_at = None
         self._gave_up = code if code > 0 else 1
@@ -243,7 +244,7 @@ class Keeper:
         self._supervisor.signal(signal.SIGTERM)
 
     def _go_on_stopping(self, now: float) -> None:
-        """First the supervisor, which gives its leases back; then the node, which flushes."""
+        """First stop the supervisor, which gives its leases back; then the node, which syncs its journal."""
         assert self._stop_at is not None
         agents_until = self._stop_at - self._given["graceful_timeout"] * NODE_SHARE
         if self._supervisor.pid is not None:
@@ -306,7 +307,7 @@ def main() -> int:
     root = Path(given["directory"]) / "supervisor"
     lock = os.open(root / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not _is_taken(lock):
-        sys.stderr.write(f"error: relaymesh up runs on {given['directory']} already\n")
+        sys.stderr.write(f"error: relaymesh up already runs on {given['directory']}\n")
         return EXIT_IN_USE
     os.ftruncate(lock, 0)
     os.write(lock, f"{os.getpid()}\n".encode())

@@ -2,8 +2,8 @@
 
     started -> ends by itself or is killed -> waits for its backoff -> started again
 
-It has a session of its own, so Ctrl-C reaches the keeper alone. Its stdin is a pipe from the keeper: at its
-end the keeper is gone, and the process stops in order.
+It has its own session, so Ctrl-C reaches only the keeper. Its stdin is a pipe from the keeper: when the pipe
+ends, the keeper is gone, and the process stops in order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["KeptProcess"]
 BACKOFF_S_MIN = 0.1
 BACKOFF_S_MAX = 5.0
 SETTLED_S = 10.0
-"""A process that lived for so long has started well: the next backoff is short again."""
+"""After this time a start counts as successful, and the next backoff is short again."""
 LINE_BYTES_MAX = 65_536
 READ_BYTES = 65_536
 
@@ -48,7 +48,7 @@ class KeptProcess:
 
     @property
     def files(self) -> list[int]:
-        """What it can be heard on."""
+        """The pipes of its output."""
         return list(self._parts)
 
     def start(self, now: float) -> None:
@@ -68,7 +68,7 @@ class KeptProcess:
             self._parts[file.fileno()] = b""
 
     def read(self, descriptor: int, tell: Told) -> bool:
-        """Hear what it said: `tell` gets "stdout" or "stderr" and a line.
+        """Read its output: `tell` gets "stdout" or "stderr" and a line.
 
         Returns whether there is more to come.
         """
@@ -91,7 +91,7 @@ class KeptProcess:
                 return False
 
     def closed(self, descriptor: int) -> None:
-        """It will not be heard on this file any more."""
+        """Close this pipe: nothing more is read from it."""
         self._parts.pop(descriptor, None)
 
     def signal(self, number: signal.Signals) -> None:
@@ -99,7 +99,7 @@ class KeptProcess:
             os.kill(self._process.pid, number)  # its number is not used again before it is reaped
 
     def ended(self, exit_code: int, now: float, tell: Told) -> None:
-        """It was reaped: hear the rest, and plan the next start."""
+        """The process was reaped: read the rest of its output, and plan the next start."""
         process = self._process
         assert process is not None
         process.returncode = self.exit_code = exit_code  # `Popen` did not reap it itself

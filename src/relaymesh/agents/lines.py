@@ -8,7 +8,7 @@ __all__ = ["Lines"]
 
 
 class Lines:
-    """Feed it pieces; it gives back whole lines. A line over the bound is cut there, and counted."""
+    """Takes pieces and returns whole lines. A line over the bound is cut there, and counted."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -17,7 +17,7 @@ class Lines:
         """Lines that were over the bound."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The lines that are whole now, without their ends."""
+        """The lines that are complete now, without line ends."""
         self._held += data
         start = 0
         while (end := self._held.find(b"\n", start)) >= 0:
@@ -44,7 +44,7 @@ class Lines:
         return data[data.rfind(b"\n", 0, end) + 1 : end] if end >= 0 else b""
 
     def rest(self) -> bytes:
-        """What came after the last end of a line."""
+        """The text after the last line end."""
         rest = bytes(self._held)
         self._held.clear()
         return rest

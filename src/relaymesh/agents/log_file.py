@@ -1,4 +1,4 @@
-"""A log that begins anew when it is long: `team.log`, and one for each agent."""
+"""A log file that is rotated when it is long: `team.log`, and one for each agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUN_SHOWN = 8
 
 
 class LogFile:
-    """Never raises for a disk that is full: the team goes on without its log."""
+    """It never raises if the disk is full: the team continues without its log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -3,11 +3,11 @@
     starting ─► idle ◄─► running        an attempt crashed ─► backoff ─► idle
     any ─► draining ─► stopped          no new work; what runs has the agent's grace
 
-In `backoff` it shows no life: no heartbeats, so after a while others see it offline, and it is not chosen for
-its capabilities.
+In `backoff` it sends no heartbeats. So after a while it is shown as offline, and it is not chosen for its
+capabilities.
 
-A slot takes one delivery at a time: the node keeps the order of lanes. Nothing is decided here about the
-message itself: the outcome of the adapter says it, and `handed_work.settle` sends it.
+A slot takes one delivery at a time: the node keeps the order of lanes. This module does not decide about the
+message: the adapter returns an outcome, and `handed_work.settle` sends it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Attempt:
 
 
 class Member:
-    """Belongs to the loop. `open_session` connects to the node; `tell` gets events."""
+    """Used only on the event loop. `open_session` connects to the node; `tell` gets events."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Member:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether its session has failed for good: it must begin anew."""
+        """Whether its session has failed for good, so that the agent must be restarted."""
         return self._phase == "working" and self._session is not None and self._session.failure is not None
 
     def shown(self) -> dict[str, Any]:
@@ -174,7 +174,8 @@ class Member:
             slot.add_done_callback(self._slot_ended)
 
     async def stop(self, grace_s: float) -> None:
-        """Take no more; what runs may finish within the grace. The rest is ended and goes back unburned.
+        """Take no more work; running attempts may finish within the grace. The others are ended and go back
+        without a counted attempt.
 
         A second call, while one is under way, may shorten its grace.
         """
@@ -285,7 +286,11 @@ class Member:
                 await asyncio.wait({attempt.task})
             await self._conclude(session, attempt, _outcome_of(attempt.task))
         except OSError as error:  # the disk is full, before anything was started
-            self._say("attempt.ended", f"{self.declared.name}: {run} cannot be noted: {error}", {"run": run})
+            self._say(
+                "attempt.ended",
+                f"{self.declared.name}: no record can be written for {run}: {error}",
+                {"run": run},
+            )
             await session.execute(Release([row.token]))
             await asyncio.sleep(RETRY_S)
         except MeshError as error:  # the record stays: a successor abandons it, or the lease runs out
@@ -299,7 +304,7 @@ class Member:
             self._attempts.pop(run, None)
 
     async def _conclude(self, session: WebSocketSession, attempt: _Attempt, outcome: Outcome | None) -> None:
-        """Settle, and say what became of it. No outcome: the attempt was ended from here."""
+        """Settle the delivery and report the outcome. No outcome: this supervisor ended the attempt."""
         name, record = self.declared.name, attempt.record
         seconds = time.monotonic() - attempt.began
         what = f"step {record.step} of task {record.task}" if record.step else f"message {record.message_id}"
@@ -342,7 +347,7 @@ class Member:
         self._say_rest(rest_s)
 
     async def _rest(self) -> float:
-        """The agent was killed or died: it gets no new work for some time. Returns for how long.
+        """The agent was killed or died: it gets no new work until its backoff is over. Returns its length.
 
         Call it before the attempt is settled: what goes back must not come to another slot of this agent.
         """
@@ -369,7 +374,8 @@ class Member:
     def _audit(
         self, session: WebSocketSession, event: Literal["run", "kill"], attempt: _Attempt, why: str = ""
     ) -> None:
-        """An audit line, beside the work: a node that is away for a moment holds nothing up."""
+        """Write an audit line in the background: a node that does not answer for a moment must not delay
+        the work."""
         record = attempt.record
         what = f"step {record.step} of task {record.task}" if record.step else f"message {record.message_id}"
         detail = f"run {record.run}: {what}, attempt {record.attempt}{': ' + why if why else ''}"
@@ -389,7 +395,7 @@ class Member:
     # -- while it runs
 
     def _hear(self, attempt: _Attempt, event: Event) -> None:
-        """An event of the adapter. It may come from any thread of the loop's own, never from another one."""
+        """Take an event of the adapter. Call it only on the thread of the event loop."""
         if isinstance(event, Text):
             self._log.write(event.text, attempt.record.run)
         elif isinstance(event, Progress):
@@ -400,7 +406,8 @@ class Member:
             self._log.write(f"uses {event.name} {event.summary}".rstrip(), attempt.record.run)
 
     async def _renew(self, session: WebSocketSession) -> None:
-        """Renew the leases of what runs, and report its progress. What lost its lease is ended."""
+        """Renew the leases of running attempts, and report their progress. End attempts that lost their
+        lease."""
         since = 0.0
         while True:
             await asyncio.sleep(REPORT_EVERY_S)
@@ -434,7 +441,7 @@ class Member:
         session.show(self.state, life=self.state != "backoff")
 
     def _lose(self, attempt: _Attempt) -> None:
-        """Another may have the message: end the attempt, unless it is being settled."""
+        """Another holder may have the message: end the attempt, unless it is being settled."""
         if attempt.task is not None and not attempt.task.done():
             attempt.lost = True
             attempt.task.cancel()

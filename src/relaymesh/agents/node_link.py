@@ -23,13 +23,13 @@ from relaymesh.errors import MeshError, Unreachable
 __all__ = ["NodeLink"]
 
 UNREACHABLE_S = 86_400.0
-"""Calls wait for a node that restarts, however long that takes."""
+"""Calls wait without limit for a node that restarts."""
 START_WAIT_S = 30.0
 RETRY_S = 0.1
 
 
 class NodeLink:
-    """Sessions with the node. Each agent has one of its own, so one that fails takes no other along.
+    """Sessions with the node. Each agent has its own: a failure of one does not affect other agents.
 
     `noted`: the file with the ids of the sessions. Use it under the supervisor's lock alone.
     """

@@ -1,10 +1,11 @@
-"""What a command asks of the supervisor: a file in a folder that only its owner may write, and its answer.
+"""Requests of commands to the supervisor: an order file in a folder that only its owner may write, and an
+answer file.
 
     <id>.order   {"do": "restart", "agents": ["coder"]}
     <id>.answer  {"done": ["coder"], "problem": ""}
 
-Files need no socket, whose path may be too long, and no server that could be spoken to. A user who may write
-here could as well end the processes.
+Files have two advantages over a socket: no limit on the length of the path, and no server that must be
+protected. A user who may write here could also end the processes.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class Orders:
         self._folder = folder
 
     def forget_answers(self) -> None:
-        """Those that no command waits for any more."""
+        """Answers for which no command waits any more."""
         for path in self._folder.glob("*.answer"):
             path.unlink(missing_ok=True)
 
     def next(self) -> tuple[str, Order] | None:
-        """An order and its id. Each is taken once; one that cannot be read is removed."""
+        """The next order and its id. Each order is taken once; an order that cannot be read is removed."""
         for path in self._folder.glob("*.order"):
             try:
                 order = msgspec.json.decode(path.read_bytes(), type=Order)
@@ -64,7 +65,7 @@ class Orders:
 
 
 def ask(folder: Path, order: Order, within_s: float) -> Answer | None:
-    """The command's side: leave an order and wait for its answer. None: there was none in time."""
+    """The command's side: write an order and wait for its answer. None: no answer came in time."""
     id = secrets.token_hex(8)
     asked, answered = folder / f"{id}.order", folder / f"{id}.answer"
     replace_file(asked, msgspec.json.encode(order))

@@ -1,5 +1,5 @@
-"""Orphans of agents: a supervisor adopts them, so that none becomes a zombie under an init that reaps
-nothing.
+"""Orphans of agents: a supervisor adopts them. Otherwise they may become zombies under an init that does not
+reap.
 
 A process whose parent ends becomes a child of the nearest ancestor that asked for it (Linux), else of init.
 In a container init is often a program that does not expect children.
@@ -21,14 +21,14 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> bool:
-    """From here on orphans below this process become its children. False: this system cannot do that."""
+    """Make this process the new parent of orphans below it. False: this system cannot do that."""
     if not sys.platform.startswith("linux"):
         return False
     return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def reap_orphans(own: Collection[int] = ()) -> int:
-    """Reap children that have ended and that no adapter and none of `own` knows. Returns how many.
+    """Reap ended children that belong to no adapter and are not in `own`. Returns how many.
 
     `own`: children of this process that it started by other means and waits for itself.
     """

@@ -1,4 +1,4 @@
-"""What one attempt writes: streamed to its log, with the result held up to its bound."""
+"""The output of one attempt: streamed to its log; the result is kept in memory up to its bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINE_BYTES_MAX = 65_536
 SAID_BYTES_MAX = 1_000_000
 """How much of stderr becomes events; all of it is in the log file."""
 EVENT_BYTES_MIN = 64
-"""What the shortest event counts: a flood of empty lines is a flood."""
+"""The least size that is counted for an event, so that a flood of empty lines is bounded too."""
 LAST_LINE_MAX = 500
 
 

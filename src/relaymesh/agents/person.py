@@ -1,4 +1,4 @@
-"""A person in the team: a mailbox that is there, and no process. `relaymesh answer` does the work."""
+"""A person in the team: a mailbox without a process. The person works with `relaymesh answer`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Person"]
 
 
 class Person:
-    """Joins the mesh, and is shown as online for as long as the team is up: its mail is looked after."""
+    """Registers the person, and keeps it online while the team is up."""
 
     is_cut_off = False
 

@@ -1,4 +1,4 @@
-"""A pids cgroup for each run: a bound on its processes, and a list of them that none can leave.
+"""A pids cgroup for each run: it limits the processes and lists them, and a process cannot leave it.
 
 Version 1 and version 2 of cgroups are used the same way: a directory whose `cgroup.procs` lists its processes
 and whose `pids.max` bounds them. It is made below the cgroup of this process, or beside it where version 2
@@ -20,14 +20,14 @@ OWN = Path("/proc/self/cgroup")
 
 
 class PidsCgroup:
-    """The cgroup of one run. `made` makes it; `removed` removes it once it is empty."""
+    """The cgroup of one run. `made` creates it; `removed` removes it when it is empty."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @classmethod
     def made(cls, name: str, processes_max: int | None) -> PidsCgroup | None:
-        """A cgroup at the first place that allows one. None: this process may make none."""
+        """Create a cgroup at the first place that allows it. None: this process may not create one."""
         for place in pids_cgroup_places():
             path = place / f"{PREFIX}{name}"
             try:
@@ -45,7 +45,7 @@ class PidsCgroup:
 
     @classmethod
     def named(cls, name: str) -> PidsCgroup | None:
-        """The one that was made under this name, also by a process that died."""
+        """The cgroup of this name, even if a dead process created it."""
         for place in pids_cgroup_places():
             path = place / f"{PREFIX}{name}"
             if path.is_dir():
@@ -54,7 +54,7 @@ class PidsCgroup:
 
     @classmethod
     def names(cls, prefix: str) -> list[str]:
-        """The names that begin so, of those that are there."""
+        """The names of existing cgroups that start with this prefix."""
         found = []
         for place in pids_cgroup_places():
             try:
@@ -77,14 +77,14 @@ class PidsCgroup:
         return frozenset(found)
 
     def forbid(self) -> None:
-        """From here on no process of it can start another one."""
+        """Set the limit so that no process in it can start another one."""
         try:
             (self.path / "pids.max").write_text("0")
         except OSError:
             pass
 
     def reached(self) -> int:
-        """How often its processes were refused another one."""
+        """How often the limit refused a new process."""
         try:
             for line in (self.path / "pids.events").read_text().splitlines():
                 name, _, count = line.partition(" ")

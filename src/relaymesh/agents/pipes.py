@@ -15,7 +15,8 @@ PIPE_BYTES_MAX = 1_048_576
 
 
 class Feed:
-    """Writes to a child in the background, as fast as it reads. What a closed pipe does not take is lost."""
+    """Writes to a child in the background, as fast as the child reads. After the pipe is closed, the rest
+    is lost."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
@@ -77,7 +78,7 @@ class Feed:
 
 
 class Reader:
-    """Hands over what a child writes, one piece for each turn of the loop."""
+    """Passes on the output of a child, one piece in each turn of the event loop."""
 
     def __init__(self, pipe: IO[bytes], take: Callable[[bytes], None]) -> None:
         self._pipe = pipe
@@ -88,7 +89,7 @@ class Reader:
         self._loop.add_reader(self._file, self._read)
 
     def catch_up(self) -> None:
-        """Hand over what is in the pipe now. It does not wait for more."""
+        """Pass on what is in the pipe now, without waiting for more."""
         room = PIPE_BYTES_MAX
         while room > 0 and not self._pipe.closed and (taken := self._read()):
             room -= taken

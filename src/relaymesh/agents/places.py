@@ -1,4 +1,4 @@
-"""Where the supervisor keeps its files: `<data directory>/supervisor`, for its owner alone."""
+"""The files of the supervisor: `<data directory>/supervisor`, readable by its owner only."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Places:
         return self.logs / "team.log"
 
     def take_mark(self) -> str:
-        """What marks every process of this data directory's runs, the same for as long as it exists."""
+        """The mark of every process that runs for this data directory. It never changes."""
         try:
             found = self.mark.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
@@ -68,7 +68,7 @@ _MARK_LENGTH = 16
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """The file has the old or the new content, never a part of one."""
+    """Replace the file: it has the old or the new content, never a part."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = create_file(draft, os.O_WRONLY | os.O_EXCL)
     try:

@@ -1,8 +1,8 @@
-"""The process table, and the mark that every process of a run carries in its environment.
+"""The process table, and the mark that every process of a run has in its environment.
 
-The mark is what a successor finds after a supervisor died, and what finds a process that left its group with
-`setsid`. It needs /proc. Where there is none (macOS), `MARKS_FOUND` is False, no marks are found, and only
-the process group of a run is ended.
+By the mark the next supervisor finds processes after a supervisor died. It also finds a process that left its
+group with `setsid`. It needs /proc. Without /proc (macOS), `MARKS_FOUND` is False, no marks are found, and
+only the process group of a run is ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MARK = "RELAYMESH_RUN"
 PROC = Path("/proc")
 MARKS_FOUND = (PROC / "self" / "environ").exists()
 ENVIRON_BYTES_MAX = 4 << 20
-"""More than an environment may have: the kernel bounds arguments and environment together."""
+"""Larger than any environment: the kernel limits arguments and environment together."""
 
 _PREFIX = MARK.encode() + b"="
 _ENDED = frozenset("ZX")
@@ -46,7 +46,7 @@ class Process(NamedTuple):
 def processes(*, with_marks: bool = True) -> Iterator[Process]:
     """Every process that this user can see, the newest first. Those that end meanwhile are left out.
 
-    A process that forks and ends, and so on, is seen only if it is looked at as soon as it is listed.
+    A chain of processes that fork and end is seen only if each is read as soon as it is listed.
     `with_marks`: read the environment of each, where the mark is. Without, `mark` is None.
     """
     if not MARKS_FOUND:
@@ -78,7 +78,7 @@ def look(pid: int, *, with_mark: bool = True) -> Process | None:
 
 
 def marks_alive(prefix: str = "") -> dict[str, list[int]]:
-    """The marks that living processes carry, with their process ids: those that start with `prefix`."""
+    """The marks of living processes that start with `prefix`, with the process ids."""
     found: dict[str, list[int]] = defaultdict(list)
     for process in processes():
         if process.mark is not None and process.mark.startswith(prefix) and not process.ended:

@@ -22,8 +22,8 @@ _TARGET = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_
 class PythonFunction(Worker):
     """The adapter of `module:function`. What the function may return and raise is in `serve_function`.
 
-    `command` gives environment, secrets and user; its `argv`, if any, names the Python to use in place of
-    ours.
+    `command` has environment, secrets and user; its `argv`, if given, names the Python to use instead of this
+    one.
     """
 
     def __init__(

@@ -63,11 +63,11 @@ Tokens = Annotated[int, msgspec.Meta(ge=0, le=USAGE_MAX)]
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One object that an agent wrote. Which fields count depends on `relaymesh`."""
+    """One object that an agent wrote. The value of `relaymesh` decides which fields are used."""
 
     relaymesh: Kind
     id: str | None = None
-    """The work that it is about: of a worker, which does several."""
+    """The id of the work, from a worker that does several at once."""
     text: str = ""
     name: str = ""
     summary: str = ""
@@ -104,7 +104,7 @@ EXITS: dict[int, tuple[str, bool]] = {
 """Exit codes with a meaning of their own, as in sysexits.h: the failure code, and whether it is for good."""
 
 FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
-"""Signals that a process does not send itself by a mistake of its own."""
+"""Signals that come from outside, not from an error of the process itself."""
 
 
 def form_of(line: bytes) -> Form | None:
@@ -138,7 +138,7 @@ def lines_as_text(line: bytes, stream: str) -> list[Text]:
 
 
 def outcome_of_form(form: Form) -> Outcome:
-    """The outcome that a form says, or the failure of a form that is wrong."""
+    """The outcome in a form, or a failure if the form is wrong."""
     reason = form.reason[:REASON_LENGTH_MAX]
     try:
         if form.relaymesh == "done":
@@ -185,7 +185,7 @@ def outcome_of_output(output: bytes, used: Used) -> Outcome:
 
 
 def outcome_of_exit(code: int, output: bytes, said: str, used: Used) -> Outcome:
-    """How a program ended. `said`: the end of what it wrote to stderr."""
+    """The outcome of a program by its exit code. `said`: the last part of its stderr."""
     if code == 0:
         return outcome_of_output(output, used)
     if code < 0:

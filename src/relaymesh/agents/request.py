@@ -16,9 +16,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent reads on stdin. Fields may be added; none is removed."""
 
     content: Any
-    """What the message says. Of a step, its input."""
+    """The content of the message; for a step, its input."""
     sender: str
-    """Who sent it, as the node knows; never what the content claims."""
+    """Who sent it. The node stamps it; the content cannot change it."""
     type: str
     agent: str
     message_id: str
@@ -28,7 +28,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 1
     """1 for the first one."""
     workspace: str | None = None
-    """Where it may work: of a script its current directory. None: a fresh one of a script, none of a worker.
+    """The working directory. For a script it is the current directory. None: a script gets a new one, a
+    worker none.
     """
     time_limit_s: float | None = None
     tokens_left: int | None = None
@@ -36,7 +37,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_of(work: Work, time_limit_s: float | None) -> bytes:
-    """One line of JSON. Raises `InvalidEnvelope` for content that is no sound JSON: it could forge fields."""
+    """One line of JSON. Raises `InvalidEnvelope` for content that is not valid JSON, because it could
+    forge fields."""
     content = check_json(work.content)
     return msgspec.json.encode(
         Request(

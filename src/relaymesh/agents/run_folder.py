@@ -1,7 +1,6 @@
-"""The folder of one run: a log file for each stream, bounded, with secrets blotted out.
+"""The folder of one run: a log file for each stream, with a maximum size and without secrets.
 
-`<runs>/<run>/stdout.log` and `stderr.log` hold what the agent wrote, as bytes. When they are removed is up to
-the caller.
+`<runs>/<run>/stdout.log` and `stderr.log` hold what the agent wrote, as bytes. The caller removes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What attempts wrote, kept for a while: the output of those that failed, and of the newest alone."""
+"""The output of attempts that failed; only that of the newest ones is kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunOutput:
         self.folder = folder
 
     def ended(self, run: str, *, keep: bool) -> None:
-        """The attempt has ended. Its output goes, or stays until there are too many."""
+        """The attempt has ended. Remove its output, or keep it until there are too many."""
         if not keep:
             shutil.rmtree(self.folder / run, ignore_errors=True)
             return

@@ -1,4 +1,4 @@
-"""What is under way, on disk: for the successor of a supervisor that was killed.
+"""Running attempts, recorded on disk for the next supervisor, in case this one is killed.
 
 A record is written and synced before the adapter of its attempt is started, and removed after the attempt
 is settled. So every process of an agent that may run has a record, and the record has the token that its
@@ -55,11 +55,12 @@ class RunRecords:
         self._sync()
 
     def remove(self, run: str) -> None:
-        """Not synced: a record that comes back names a stale token, which is abandoned without effect."""
+        """Not synced: if a crash brings the record back, it has a stale token, and abandoning that has no
+        effect."""
         (self._folder / f"{run}.json").unlink(missing_ok=True)
 
     def read(self) -> list[RunRecord]:
-        """All that are there. One that was cut off by a crash is removed: its adapter was never started."""
+        """All records. A record that a crash cut off is removed: its adapter was never started."""
         found: list[RunRecord] = []
         for path in sorted(self._folder.glob("*.json")):
             try:

@@ -67,7 +67,7 @@ class Script:
             return Failure(FATAL, f"the run could not be prepared: {error}")
 
     async def close(self) -> None:
-        """Nothing outlives an attempt."""
+        """Nothing to end: no process runs longer than its attempt."""
 
     async def _attempt(self, child: Child, output: Output, request: bytes, clocks: Clocks) -> Outcome:
         if child.note:

@@ -36,7 +36,7 @@ __all__ = ["Assignment", "main"]
 CONFIG_ERROR = 78
 REASON_LENGTH_MAX = 2_000
 THREADS_MAX = 256
-"""Plain functions at once; how many there are is up to the `parallel` of the adapter."""
+"""The most plain functions that run at once; the adapter's `parallel` limits them further."""
 
 
 class Assignment:
@@ -85,7 +85,7 @@ class _Program:
                 line = line[os.write(self._protocol, line) :]
 
     async def serve(self) -> None:
-        """Until the input ends and what is under way is done."""
+        """Run until the input ends and all running work is done."""
         lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS_MAX))

@@ -1,8 +1,8 @@
-"""Processes that lost their parent: the keeper gets them as its own children, and ends them.
+"""Processes that lost their parent: the keeper becomes their parent and ends them.
 
 A keeper that is a subreaper (Linux) becomes the parent of every process below it whose own parent ended. So
-when a supervisor was killed, all that its agents started is below the keeper, whatever group, session or
-environment it gave itself.
+when a supervisor was killed, all processes that its agents started are below the keeper, in any group,
+session or environment.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ WITHIN_S = 10.0
 
 
 def become_subreaper() -> bool:
-    """Whether this process now adopts what loses its parent below it."""
+    """Make this process adopt processes below it that lose their parent. Returns whether it can."""
     if not sys.platform.startswith("linux"):
         return False
     return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 def below(pid: int, besides: Collection[int] = ()) -> list[int]:
-    """Every living process below this one. `besides`: left out, with all that is below them."""
+    """Every living process below this one, except `besides` and all below them."""
     children: dict[int, list[int]] = {}
     living: set[int] = set()
     for process in processes(with_marks=False):
@@ -51,7 +51,8 @@ def below(pid: int, besides: Collection[int] = ()) -> list[int]:
 def end_strays(besides: Collection[int], reap: Callable[[], None], within_s: float = WITHIN_S) -> int:
     """Kill all that is below this process, except these children. Returns how many were killed.
 
-    Each is stopped before any is killed: what is stopped starts no further one. `reap` collects what ended.
+    All are stopped before one is killed, because a stopped process starts no further one. `reap` reaps the
+    ended ones.
     """
     me, until = os.getpid(), time.monotonic() + within_s
     killed: set[int] = set()

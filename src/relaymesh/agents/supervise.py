@@ -1,6 +1,6 @@
 """The process of the supervisor: `python -m relaymesh.agents.supervise`, started by the keeper.
 
-It says what happens on stdout, a JSON object a line, and stops in order at SIGTERM or at the end of its
+It reports events on stdout, one JSON object per line, and stops in order at SIGTERM or at the end of its
 stdin.
 """
 
@@ -23,11 +23,12 @@ from relaymesh.errors import MeshError
 __all__ = ["main"]
 
 LINE_BYTES_MAX = 4_000
-"""A line of at most PIPE_BUF goes into a pipe whole or not at all."""
+"""A write of at most PIPE_BUF bytes into a pipe is atomic."""
 
 
 def say(event: str, text: str, **fields: Any) -> None:
-    """Tell the keeper. What finds no room, because the keeper does not read, is left out."""
+    """Send an event to the keeper. If the pipe is full because the keeper does not read, the event is
+    lost."""
     line = json.dumps({"event": event, **fields, "text": text}).encode()
     if len(line) > LINE_BYTES_MAX:
         line = json.dumps({"event": event, "text": text[:500]}).encode()

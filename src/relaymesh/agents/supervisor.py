@@ -1,8 +1,8 @@
 """The supervisor: runs the agents of a team under leases of the node, and follows its file.
 
-It is a process of its own and a remote holder: a restart of the node ends no run and voids no lease. At the
-start it ends what a killed predecessor left, and abandons its deliveries, so that their work is granted
-again at once.
+It is a separate process and a remote holder: a restart of the node ends no run and voids no lease. At its
+start it ends the processes that a killed supervisor left, and abandons their deliveries, so that their work
+is granted again at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RESTART = "restart"
 
 
 class Supervisor:
-    """One life of the supervisor. `stop` and `look_at_file` may be called from signal handlers."""
+    """One run of the supervisor. `stop` and `look_at_file` may be called from signal handlers."""
 
     def __init__(self, places: Places, file: Path, *, grace_s: float, tell: Tell) -> None:
         self._places = places
@@ -62,7 +62,7 @@ class Supervisor:
             self._asked.set()
 
     def look_at_file(self) -> None:
-        """Read the file again now, also if it looks the same."""
+        """Read the file again now, even if its size and time are the same."""
         self._seen = None
         self._look_again = 0.0
 
@@ -100,7 +100,7 @@ class Supervisor:
             lock.release()
 
     async def _until_asked(self, task: asyncio.Task[None]) -> None:
-        """Wait for the task, or for the stop: the node may not be there."""
+        """Wait for the task or for the stop: the node may be down."""
         asked = asyncio.create_task(self._asked.wait())
         await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
@@ -109,7 +109,7 @@ class Supervisor:
             await asyncio.wait({task})
 
     async def _work(self) -> None:
-        """Look after the file, orders and tokens until asked to stop."""
+        """Check the file, orders and tokens until asked to stop."""
         self._orders.forget_answers()
         while not self._asked.is_set():
             self._look()
@@ -119,13 +119,13 @@ class Supervisor:
                 continue
 
     async def _wind_up(self) -> None:
-        """No new work; running steps may finish; what does not goes back unburned."""
+        """No new work; running steps may finish; the others go back without a counted attempt."""
         await self._crew.stop(self._grace_s)
         for change in list(self._changes):
             await asyncio.wait({change})
         self._status.write([])
         self._node.note()
-        self._tell("supervisor.stopped", "the agents have stopped; what they held went back")
+        self._tell("supervisor.stopped", "the agents have stopped; unfinished deliveries went back")
 
     # -- the start
 
@@ -187,7 +187,7 @@ class Supervisor:
     # -- while they work
 
     def _look(self) -> None:
-        """Once a tick. What takes long is done beside it."""
+        """Called once per tick. Long work is done in the background."""
         now = time.monotonic()
         if now >= self._look_again:
             self._look_again = now + FILE_EVERY_S
@@ -233,7 +233,7 @@ class Supervisor:
             return
         self._keep(data)
         if team.mesh != before.mesh:
-            self._tell("file.waits", "a change of [mesh] counts from the next relaymesh up on")
+            self._tell("file.waits", "a change of [mesh] takes effect at the next relaymesh up")
         if team.agents != before.agents:
             self._tell("file.read", f"{self._file.name} has changed")
         self._beside(self._crew.change_to(team))

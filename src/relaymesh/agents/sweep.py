@@ -21,11 +21,13 @@ from relaymesh.agents.processes import MARKS_FOUND, Process, alive, look, marks_
 __all__ = ["Scope", "Swept", "end_left", "end_marked", "sweep"]
 
 WITHIN_S = 10.0
-"""How long a sweep goes on. What the kernel has not ended by then waits for a device, and is named."""
+"""The time limit of a sweep. Processes that the kernel has not ended by then wait for a device, and are
+reported."""
 FREEZE_ROUNDS_MAX = 50
 LOOKS_CLEAN = 2
 LOOKS_CLEAN_OF_FORKS = 30
-"""How many looks in a row must find none: more where processes were found that may fork between two looks."""
+"""How many searches in a row must find none: more if processes were found that may fork between two
+searches."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,7 @@ def end_left(prefix: str, keep: Collection[str] = ()) -> dict[str, Swept]:
 
 
 def sweep(scope: Scope, *, within_s: float = WITHIN_S) -> Swept:
-    """Kill all that belongs to the scope, except a leader that has ended and waits to be reaped."""
+    """Kill all processes of the scope, except a leader that has ended and waits to be reaped."""
     if scope.cgroup is not None and scope.cgroup.removed():
         if scope.leader is not None:
             return Swept()  # empty, and what was in it could not leave it
@@ -92,7 +94,7 @@ def sweep(scope: Scope, *, within_s: float = WITHIN_S) -> Swept:
 
 
 def _frozen(scope: Scope, until: float) -> tuple[list[Process], bool]:
-    """Stop all members; look again until a look finds none that was not stopped.
+    """Stop all members; search again until a search finds only stopped ones.
 
     Also returns whether some may have forked meanwhile: more than the leader was found.
     """
@@ -110,8 +112,8 @@ def _frozen(scope: Scope, until: float) -> tuple[list[Process], bool]:
 
 
 def _members(scope: Scope) -> Iterator[Process]:
-    """The living members: at once those that are named, so that they are stopped at once, then their
-    children.
+    """Yields the living members: first those that carry a mark or are in the scope, so that they are stopped
+    at once, then their children.
 
     Zombies among them that became children of this process are reaped on the way.
     """
@@ -157,7 +159,7 @@ def _reap(ended: Process) -> None:
 
 
 def _send(process: Process, number: signal.Signals) -> bool:
-    """Signal this very process: its number may name another one by now."""
+    """Signal this process, unless its number belongs to another one by now."""
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
@@ -184,7 +186,7 @@ def _await_end(killed: Iterable[Process], leader: int | None, until: float) -> N
 
 
 def _sweep_group(scope: Scope) -> Swept:
-    """Without /proc: the process group alone."""
+    """Without /proc: only the process group."""
     if scope.leader is None:
         return Swept()
     try:

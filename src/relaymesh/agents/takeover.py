@@ -1,4 +1,4 @@
-"""What a supervisor does before it begins: wait until no other one runs, and end what a dead one left."""
+"""The start of a supervisor: wait until no other one runs, and end the processes that a dead one left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`relaymesh.toml`, read and checked whole. Each problem is one line that names the table and the key."""
+"""Reads and checks `relaymesh.toml`. All problems are reported, each in one line that names the table and
+the key."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def mesh_directory(path: Path) -> Path | None:
 
 
 def team_of(data: bytes, path: Path) -> tuple[Team | None, list[str]]:
-    """The team that a file's bytes declare, or what is wrong with them, a line each."""
+    """The team that the bytes of a file declare, or the problems in them, one line each."""
     if len(data) > FILE_BYTES_MAX:
         return None, [f"{path.name}: has more than {FILE_BYTES_MAX} bytes"]
     try:
@@ -99,7 +100,7 @@ def team_of(data: bytes, path: Path) -> tuple[Team | None, list[str]]:
 
 
 class _Reading:
-    """One file, and what is wrong with it so far."""
+    """One file, and the problems found so far."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -121,7 +122,7 @@ class _Reading:
         return tuple(self._agent(name, table) for name, table in tables.items())
 
     def settings(self, document: Mapping[str, Any]) -> None:
-        """Those of the node, which reads them itself: a wrong one is found here as well."""
+        """The settings of the node. The node reads them itself, but a wrong setting is found here too."""
         table = document.get("settings", {})
         try:
             if not isinstance(table, dict):
@@ -151,7 +152,7 @@ class _Reading:
         return AgentDeclaration(name=name, **found)
 
     def _checked(self, table: Any, where: str, checks: Mapping[str, Check]) -> dict[str, Any]:
-        """The values of a table that are sound."""
+        """The valid values of a table."""
         if not isinstance(table, dict):
             self._wrong(where, f"must be a table, not {shown(table)}")
             return {}
@@ -323,7 +324,7 @@ _KINDS_OF: dict[str, tuple[str, ...]] = {
     "command": ("script", "worker"),
     "run": ("python",),
 }
-"""Which kinds a key is for; the others are for all."""
+"""The kinds of agents for which a key is allowed; keys that are not here are allowed for all."""
 _NEEDED = {
     "command": 'as ["python3", "agents/greeter.py"]',
     "run": "as module:name",
@@ -331,7 +332,7 @@ _NEEDED = {
 
 
 def _is_absent(table: Any, key: str) -> bool:
-    """Whether nothing is said of the key, or an empty list: what is wrong with it is not told yet."""
+    """Whether the key is missing or an empty list, and no problem with it was reported yet."""
     return isinstance(table, dict) and table.get(key, []) == []
 
 

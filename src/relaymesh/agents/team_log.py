@@ -1,4 +1,4 @@
-"""What happens in a team, one line an event: on stdout, and in `team.log`."""
+"""Reports the events of a team, one line per event: on stdout, and in `team.log`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ __all__ = ["TeamStatus", "read_status"]
 
 
 class TeamStatus:
-    """Written by the supervisor alone. A full disk leaves the old file: the team goes on."""
+    """Only the supervisor writes it. If the disk is full, the old file stays, and the team continues."""
 
     def __init__(self, places: Places) -> None:
         self._path = places.status

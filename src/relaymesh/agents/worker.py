@@ -33,7 +33,7 @@ class Worker:
     """
 
     keeps_process = True
-    """Processes that a work leaves behind are ended with the process, not with the work."""
+    """Processes that a piece of work leaves behind are ended with the worker, not with the work."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Worker:
         self._not_before = 0.0
 
     async def run(self, work: Work, emit: Callable[[Event], None]) -> Outcome:
-        """One work, on the process that runs or on a new one."""
+        """Do one work, on the running process or on a new one."""
         checked_mark(work.run)
         clocks = Clocks(
             least(self.limits.time_s, work.time_limit_s), least(self.limits.silence_s, work.silence_limit_s)
@@ -117,7 +117,7 @@ class Worker:
                 await process.end({doing.id: failure})
 
     async def _serving(self) -> WorkerProcess:
-        """The process that runs, or a new one, not before its pause is over."""
+        """The running process, or a new one after its pause."""
         async with self._starting:
             process = self._process
             if process is not None and not process.child.exited.done() and not process.ending:

@@ -27,7 +27,7 @@ from relaymesh.kernel.contract import INVALID, OTHER
 __all__ = ["Doing", "WorkerProcess"]
 
 LINE_ROOM = 65_536
-"""What a line may have besides the value of its result."""
+"""The most bytes of a line in addition to the value of its result."""
 
 
 class Doing:
@@ -45,7 +45,7 @@ class Doing:
 
 
 class WorkerProcess:
-    """A started process with what it has to do. `end` must be called."""
+    """A started process and its open works. Call `end` at the end."""
 
     def __init__(self, command: Command, limits: Limits, *, runs: Path, mark: str, directory: Path) -> None:
         self.limits = limits
@@ -72,7 +72,7 @@ class WorkerProcess:
 
     @property
     def ending(self) -> bool:
-        """It is being ended by us."""
+        """This side is ending the process."""
         return self._asked_to_end.is_set()
 
     async def admit(self) -> None:
@@ -81,7 +81,7 @@ class WorkerProcess:
             self._voice.say(self.child.note)
 
     def give(self, id: str, request: bytes, emit: Callable[[Event], None]) -> Doing:
-        """Hand it one work."""
+        """Send it one work."""
         doing = self.doing[id] = Doing(id, emit)
         line = {"relaymesh": "work", "id": id, "work": msgspec.Raw(request)}
         self.child.feed.write(msgspec.json.encode(line) + b"\n")
@@ -92,15 +92,15 @@ class WorkerProcess:
         self.child.feed.write(msgspec.json.encode({"relaymesh": "cancel", "id": id}) + b"\n")
 
     def forget(self, id: str) -> None:
-        """What it still says about this work is ignored."""
+        """Ignore everything that it still writes about this work."""
         self.doing.pop(id, None)
 
     def finish(self) -> None:
-        """Tell it that no more comes: it ends when it has done what it has."""
+        """Close its input: it ends when its open works are done."""
         self.child.feed.finish()
 
     async def end(self, blamed: dict[str, Failure] | None = None) -> None:
-        """End it. Its works end as `blamed` says, the others as abandoned."""
+        """End the process. The works in `blamed` end with their outcome, the others as abandoned."""
         self._blamed.update(blamed or {})
         self._asked_to_end.set()
         await to_the_end(_waited(self.gone))
@@ -123,7 +123,7 @@ class WorkerProcess:
             doing.end(self._blamed.get(doing.id) or self._left_by(code, by_us, doing))
 
     def _left_by(self, code: int, by_us: bool, doing: Doing) -> Outcome:
-        """What became of a work whose process ended before it answered."""
+        """The outcome of a work whose process ended before it answered."""
         if by_us or self._asked_to_end.is_set():
             reason = "its worker was ended for another reason than this work"
             return Failure("abandoned", reason, abandoned=True, used=doing.used)
@@ -201,12 +201,12 @@ class WorkerProcess:
         return outcome if outcome.used != Used() else msgspec.structs.replace(outcome, used=doing.used)
 
     def _wrong(self, line: bytes, error: str) -> None:
-        """A form that cannot be read: the works that it names end with it."""
+        """A form cannot be read: the works that it names end with a failure."""
         for doing in self._named_in(line):
             doing.end(Failure(INVALID, error[:2_000], final=True, used=doing.used))
 
     def _too_long(self, line: bytes) -> None:
-        """A line over the limit: what follows it means nothing, so the process is ended."""
+        """A line is over the limit: the following lines cannot be understood, so the process is ended."""
         limit = self.limits.result_bytes_max
         for doing in self._named_in(line):
             reason = f"the output has more than {limit} bytes"
@@ -214,13 +214,13 @@ class WorkerProcess:
         self._asked_to_end.set()
 
     def _named_in(self, line: bytes) -> list[Doing]:
-        """The works whose id stands at the beginning of a line that cannot be read; if none does, all."""
+        """The works whose id is at the beginning of an unreadable line; all works if there is no such id."""
         start = line[:LINE_ROOM]
         named = [doing for doing in self.doing.values() if doing.id.encode() in start]
         return named or list(self.doing.values())
 
     def _say(self, event: Event) -> None:
-        """What it says besides forms belongs to its only work, or to none that could be told."""
+        """Other output belongs to the only open work; with several open works it is not known to which."""
         if len(self.doing) == 1 and isinstance(event, Text):
             next(iter(self.doing.values())).emit(event)
 

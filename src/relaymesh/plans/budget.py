@@ -38,7 +38,8 @@ def read_budget(given: Any, position: Position) -> dict[str, int]:
 
 
 def cost_micros(value: Any, position: Position) -> int:
-    """Dollars in millionths. Exact: a number counts as it is written, not as binary fractions have it."""
+    """Dollars in millionths. The conversion is exact: the decimal text of a number is used, not its binary
+    fraction."""
     plain = number(value)
     if plain is None:
         position.refuse(f"must be a number of dollars, not {shown(value)}")

@@ -37,7 +37,7 @@ class Reference:
         self._parts = parts
 
     def __getattr__(self, name: str) -> Reference:
-        if name.startswith("__"):  # asked by copy, pickle and the like
+        if name.startswith("__"):  # looked up by copy, pickle and others
             raise AttributeError(name)
         return Reference(*self._parts, name)
 
@@ -75,9 +75,9 @@ class Step:
 
 
 class Workflow:
-    """A workflow under construction. Mistakes are found by `compile` and at submit, not here.
+    """A workflow under construction. Mistakes are found by `compile` and by a submit, not here.
 
-    `input`, `item` and `index` are what a step may read; `compensate` may also read `output` and `uncertain`.
+    A step may read `input`, `item` and `index`; `compensate` may also read `output` and `uncertain`.
     """
 
     def __init__(
@@ -161,7 +161,8 @@ class Workflow:
         for_each: Reference | str | None = None,
         on_failure: Step | str | None = None,
     ) -> Step:
-        """Adds a question to an agent: its output is the answer. `default` counts when the time is over."""
+        """Adds a question to an agent: its output is the answer. `default` is the output when the time is
+        over."""
         fields = {
             "ask": agent,
             "question": question,
@@ -185,7 +186,7 @@ class Workflow:
         for_each: Reference | str | None = None,
         on_failure: Step | str | None = None,
     ) -> Step:
-        """Adds a wait: for a duration such as "30s", or until a timestamp. No agent is held meanwhile."""
+        """Adds a wait: for a duration such as "30s", or until a timestamp. It uses no agent."""
         fields = {
             "wait": duration if until is None else {"until": until},
             "when": when,
@@ -230,7 +231,7 @@ class Workflow:
         parallel: int | None = None,
         on_failure: Step | str | None = None,
     ) -> Step:
-        """Adds the steps of a stored workflow, "release" or "release@3", in the place of one step."""
+        """Adds a step that runs the steps of a stored workflow, "release" or "release@3"."""
         fields = {
             "workflow": workflow,
             "input": input,
@@ -280,7 +281,7 @@ class Workflow:
 def _written(
     fields: Mapping[str, Any], needs: Sequence[Step | str], known: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The fields of a step as a document has them."""
+    """The fields of a step in the form of a document."""
     step = {field: _rendered(value) for field, value in fields.items() if value is not None}
     named = dict.fromkeys([*map(_rendered, needs), *_read_steps(step, known)])
     if named:

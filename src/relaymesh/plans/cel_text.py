@@ -1,7 +1,7 @@
-"""The text of expressions: where one ends, which steps and names it reads, whether it may be compiled.
+"""The text of expressions: its end, the steps and names that it reads, and whether it may be compiled.
 
-CEL's grammar is the library's. Here its text is only cut into tokens, because the library names the variables
-of an expression but not the fields it reads of them, and because `}}` may stand inside a string or a map.
+The library parses CEL. This module only cuts the text into tokens, because the library does not report the
+fields of variables that an expression reads, and because `}}` may be inside a string or a map.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OPENING = "${{"
 TOKENS_MAX = 500
 """The library recurses once for each operator of a chain: more would overflow the stack of a small thread."""
 LOOPS_NESTED_MAX = 2
-"""A loop in a loop in a loop over long lists would take hours, and cannot be interrupted."""
+"""Three nested loops over long lists would take hours, and cannot be interrupted."""
 LOOPS = frozenset({"all", "exists", "exists_one", "filter", "map"})
 ROOTS = ("steps", "input", "item", "index")
 UNDO_ROOTS = (*ROOTS, "output", "uncertain")
@@ -99,7 +99,7 @@ def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[Token]
 
 @lru_cache(maxsize=32)
 def tokens_of(expression: str) -> tuple[Token, ...]:
-    """All of them: several checks of one expression follow each other."""
+    """All tokens, cached because several checks of one expression follow each other."""
     return tuple(tokens(expression))
 
 
@@ -127,7 +127,7 @@ def _pieces(text: str) -> tuple[tuple[bool, str], ...]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the expression that starts here ends, behind its `}}`."""
+    """The end of the expression that starts here, after its `}}`."""
     depth = 0
     last = -1
     for token in tokens(text, start, start + EXPRESSION_LENGTH_MAX + 8):
@@ -155,9 +155,8 @@ def bare(text: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def plain_path(expression: str) -> tuple[str, ...] | None:
-    """The fields of an expression that only reads a value, as most do: `steps.plan.output`. None: any other.
-
-    The library gives such a value as it is, so it need not be asked for it.
+    """The fields of an expression that only reads a value, such as `steps.plan.output`; most do. None: any
+    other expression. The library would return such a value unchanged, so it is not called.
     """
     if len(expression) > PLAIN_LENGTH_MAX or not _PLAIN_PATH.fullmatch(expression):
         return None
@@ -181,7 +180,7 @@ def check_text(expression: str) -> None:
 
 @lru_cache(maxsize=1024)
 def loops_nested(expression: str) -> int:
-    """How deep its loops are nested; 0: it has none."""
+    """How deep its loops are nested; 0: it has no loop."""
     deepest = 0
     before = ""
     open_loops: list[bool] = []
@@ -209,7 +208,7 @@ def loop_names(expression: str) -> set[str]:
 
 
 def paths(expression: str) -> list[Path]:
-    """What is read of the context, field by field, as far as it is written out."""
+    """The fields of the context that are read, as far as the text names them."""
     found = tokens_of(expression)
     roots = set(UNDO_ROOTS) - loop_names(expression)
     seen = []

@@ -1,8 +1,8 @@
 """Cron lines with time zones: when the ticks of a schedule are.
 
-Five fields, as in Debian's cron: minute, hour, day of month, month, day of week. So do days on which clocks
-change: a tick in the hour that is left out comes right behind it, a tick in the hour that comes twice comes
-once, and a line whose minute or hour begins with `*` follows the hours that really pass.
+Five fields, as in Debian's cron: minute, hour, day of month, month, day of week. On days on which clocks
+change it also works as in Debian's cron: a tick in the hour that is left out comes right after it; a tick in
+the hour that occurs twice comes once; and a line whose minute or hour begins with `*` follows real time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PASSED_MAX = 100
 """Passed ticks are counted up to this number: a year of minutes would take half a minute to count."""
 MINUTE_MS = 60_000
 LAST_MS = 253_370_764_800_000
-"""The year 9999: no calendar goes further. The next tick of a line that has none."""
+"""The year 9999, the end of the calendar. It is the next tick of a line that has no further tick."""
 KEPT_MAX = 4_096
 HINT = (
     "five fields: minute, hour, day of month, month, day of week;"
@@ -36,7 +36,7 @@ HINT = (
 
 
 class Due(NamedTuple):
-    """The last tick that is due, the one behind it, and how many it has overtaken."""
+    """The last tick that is due, the tick after it, and how many earlier ones it replaces."""
 
     tick_at: int
     next_at: int
@@ -63,11 +63,11 @@ class Cron:
             raise InvalidValue(f"cron {shown(self.line)} cannot be read", hint=HINT) from None
 
     def after(self, ms: int) -> int:
-        """The first tick behind this time; `LAST_MS` if none comes in the next 50 years."""
+        """The first tick after this time; `LAST_MS` if there is none in the next 50 years."""
         return next(self._ticks(ms), LAST_MS)
 
     def _ticks(self, ms: int) -> Iterator[int]:
-        """One after the other, from the first behind this time."""
+        """Yields the ticks in order, from the first after this time."""
         if ms < LAST_MS:
             for tick in CronSim(self.line, datetime.fromtimestamp(ms // 1000, self.zone)):
                 at = round(tick.timestamp()) * 1000
@@ -75,7 +75,8 @@ class Cron:
                     yield at
 
     def due(self, due_at: int, now: int) -> Due:
-        """What is due by `now`, if the schedule waits for the tick at `due_at`, which is not later."""
+        """The ticks that are due by `now`. The schedule waits for the tick at `due_at`, which is not later
+        than `now`."""
         tick_at, passed = due_at, 0
         for next_at in self._ticks(due_at):
             if next_at > now:
@@ -87,7 +88,7 @@ class Cron:
         return Due(tick_at, self.after(tick_at), passed)
 
     def _last(self, low: int, now: int) -> int:
-        """The last tick until `now`, which is `low` or behind it: found by halving the time between."""
+        """The last tick until `now`, found by bisection between `low` and `now`."""
         high = now
         while high - low > MINUTE_MS // 2:
             middle = (low + high) // 2
@@ -99,7 +100,7 @@ class Cron:
 
 
 def first_tick(line: str, tz: str, now: int) -> int:
-    """The first tick behind `now`. Raises `InvalidValue` for a line that has none."""
+    """The first tick after `now`. Raises `InvalidValue` for a line without one."""
     tick = cron_of(line, tz).after(now)
     if tick == LAST_MS:
         raise InvalidValue(f"cron {shown(line)} has no tick in the next 50 years", hint=HINT)
@@ -113,7 +114,7 @@ def due_by(line: str, tz: str, due_at: int, now: int) -> Due:
 
 
 def cron_of(line: str, tz: str) -> Cron:
-    """The ticks of this line in this zone. Raises `InvalidValue` for a line or a zone that is none."""
+    """The ticks of this line in this zone. Raises `InvalidValue` for an invalid line or zone."""
     return _known(cron_text(line), text(tz, "tz", 1, TZ_LENGTH_MAX))
 
 
@@ -135,7 +136,8 @@ def _zone(tz: str) -> ZoneInfo:
 
 @lru_cache(maxsize=1)
 def _zones() -> frozenset[str]:
-    """Compared by name: a path, or a name in another case, opens a file on some systems and not on others."""
+    """The zone is compared with the list of names: a path, or a name in other case, would work on some
+    systems only."""
     return frozenset(available_timezones() - {"localtime"})  # another zone on each machine
 
 

@@ -1,4 +1,4 @@
-"""A plan document, checked whole and compiled to the plan that the kernel knows."""
+"""Checks a plan document, and compiles it to the plan of the kernel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def compile_plan(document: Any, namespace: str = DEFAULT_NAMESPACE, defaults: St
 def compile_workflow(
     document: Any, namespace: str = DEFAULT_NAMESPACE, defaults: StepDefaults = PLAIN
 ) -> tuple[Plan, DeclaredInput]:
-    """The same, and what the document says about the input of its tasks."""
+    """The same, and the input that the document declares."""
     position = _workflow(document)
     declared = DeclaredInput(document, position)
     deadline = document.get("deadline")
@@ -58,7 +58,7 @@ def compile_steps(
     what: str,
     defaults: StepDefaults = PLAIN,
 ) -> tuple[StepPlan, ...]:
-    """The steps that a step goes on as. `document`: as `steps` of a workflow.
+    """The steps that replace a step. `document` has the form of `steps` of a workflow.
 
     Their expressions may also read the steps in `scope_names`, which gives their numbers in the task.
     `what`: what the document is, for errors.
@@ -73,7 +73,7 @@ def compile_steps(
 
 
 class DeclaredInput:
-    """What a workflow says about the input of its tasks."""
+    """The input that a workflow declares."""
 
     __slots__ = ("_position", "shape")
 
@@ -93,7 +93,7 @@ def check_input(document: Any, value: Any) -> None:
 
 
 def _workflow(document: Any) -> Position:
-    """Where the document's parts are: checks its values, its name and the names of its fields."""
+    """Check the document's values, its name and the names of its fields. Returns its position."""
     if not isinstance(document, dict):
         Position().refuse(f"must be an object, not {kind_of(document)}")
     name = document.get("workflow")
@@ -110,6 +110,6 @@ def _workflow(document: Any) -> Position:
 
 
 def agents_of(plan: Plan) -> list[str]:
-    """The addresses of the agents that a plan names, each once: those that work, are asked, or undo."""
+    """The addresses of the agents that a plan names, each once: for work, for questions, and for undoing."""
     steps = [each for step in plan.steps for each in (step, step.undo) if each is not None]
     return list(dict.fromkeys([step.mailbox for step in steps if step.mailbox]))

@@ -2,7 +2,7 @@
 
 A context holds `input`, `steps` (name to `{"output": …}`) and, for an item of `for_each`, `item` and `index`.
 That of a step which undoes another holds its `output`, and `uncertain`: whether it is unknown if it was done.
-An expression reads no clock and rolls no dice, so evaluating it again gives the same bytes. The CEL library
+An expression reads no clock and is not random, so evaluating it again gives the same bytes. The CEL library
 is imported with the first expression that does more than read a value: its package loads a command line that
 most programs never need.
 """
@@ -50,7 +50,7 @@ LOOP_ITEMS_MAX = {1: 500, 2: 60}
 WORK_MAX = 250_000_000
 """Of one expression: some tenths of a second at most."""
 EXPRESSIONS_LIGHT = 8
-"""So many expressions of one input are light, whatever they read."""
+"""Up to this many expressions of one input are cheap, whatever they read."""
 READ_BYTES_MAX = 67_108_864
 """What all expressions of one input may read together: the library copies it for each."""
 FUNCTIONS = frozenset(
@@ -91,7 +91,8 @@ _measure = msgspec.msgpack.Encoder().encode
 
 
 class ExpressionFailed(Exception):
-    """An expression could not be evaluated. `message`: the expression, what is missing, what was there."""
+    """An expression could not be evaluated. `message` names the expression, what is missing, and what
+    exists."""
 
     def __init__(self, expression: str, problem: str) -> None:
         quoted = expression if len(expression) <= 200 else f"{expression[:200]}…"
@@ -114,7 +115,7 @@ def _compiled(expression: str) -> Program:
 
 
 def _syntax(told: str) -> str:
-    """The library's first complaint, without the long list of all that could have followed."""
+    """The library's first message, without its long list of allowed tokens."""
     first = told.partition("ERROR: <input>:")[2].splitlines() or [told]
     where, _, what = first[0].partition(": ")
     column = where.rpartition(":")[2]
@@ -122,7 +123,8 @@ def _syntax(told: str) -> str:
 
 
 def check_expression(expression: str, roots: tuple[str, ...] = ROOTS) -> list[Path]:
-    """What a sound expression reads of its context, which has `roots`. Raises `Malformed`."""
+    """The fields of its context that a valid expression reads. `roots` are the names of the context.
+    Raises `Malformed`."""
     plain = plain_path(expression)
     if plain is not None and plain[0] in roots:
         return [Path(plain)]
@@ -175,7 +177,7 @@ def evaluate(template: bytes, context: Mapping[str, Any]) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _sole_path(template: bytes) -> str | None:
-    """The expression of an input that is nothing but a value to read, as most are; None: any other input."""
+    """The expression of an input that only reads a value, as most do; None: any other input."""
     value = _decode(template)
     try:
         found = pieces(value) if isinstance(value, str) else []
@@ -206,15 +208,15 @@ class Effort(IntEnum):
     """How long evaluating a template may take."""
 
     NONE = 0
-    """It only puts values where they belong."""
+    """It only inserts values."""
     READS = 1
-    """It grows with what is read."""
+    """The time grows with the size of what is read."""
     LOOPS = 2
-    """Some tenths of a second, also if little is read."""
+    """Some tenths of a second, even if little is read."""
 
 
 def effort_of(template: bytes) -> Effort:
-    """What evaluating this takes at most."""
+    """The longest time that evaluating this may take."""
     return _effort(template) if len(template) <= EXPRESSION_LENGTH_MAX else Effort.LOOPS
 
 
@@ -231,7 +233,7 @@ def _effort(template: bytes) -> Effort:
 
 @lru_cache(maxsize=1024)
 def _reads(expression: str) -> dict[str, Any]:
-    """What an expression reads, field by field; None in place of more fields: the whole value."""
+    """The fields that an expression reads; None instead of further fields: the whole value."""
     tree: dict[str, Any] = {}
     for path in paths(expression):
         fields: list[str] = []
@@ -250,14 +252,14 @@ def _reads(expression: str) -> dict[str, Any]:
 
 
 def _picked(value: Any, wanted: dict[str, Any] | None) -> Any:
-    """What is wanted of a value: the library copies all that it is given, at each evaluation."""
+    """The part of a value that is needed: the library copies everything that it gets, at each evaluation."""
     if wanted is None or not isinstance(value, Mapping):
         return value
     return {field: _picked(value[field], inside) for field, inside in wanted.items() if field in value}
 
 
 def _check_many(template: bytes, context: Mapping[str, Any]) -> None:
-    """Refuses an input whose expressions read too much in all."""
+    """Refuse an input whose expressions together read too much."""
     try:
         found = expressions_in(_decode(template))
     except Malformed as error:
@@ -282,7 +284,8 @@ def _check_context(context: Any) -> int:
 
 
 def _check_work(expression: str, context: Mapping[str, Any]) -> None:
-    """Refuses loops over long lists, and other work that would take long: nothing can stop the library."""
+    """Refuse loops over long lists, and other work that would take long: the library cannot be
+    interrupted."""
     nested = loops_nested(expression)
     if nested and (longest := _longest(context)) > LOOP_ITEMS_MAX[nested]:
         raise ExpressionFailed(
@@ -352,7 +355,7 @@ def _value(expression: str, context: Mapping[str, Any]) -> Any:
 
 
 def _read(fields: Sequence[str], context: Mapping[str, Any]) -> Any:
-    """The value at the end of a path, `_ABSENT` if it is not there: the library then says what is wrong."""
+    """The value at the end of a path; `_ABSENT` if there is none: the library then reports the error."""
     value: Any = context
     for field in fields:
         if not isinstance(value, dict) or field not in value:
@@ -362,7 +365,7 @@ def _read(fields: Sequence[str], context: Mapping[str, Any]) -> Any:
 
 
 def _json_value(value: Any, expression: str) -> Any:
-    """A value as JSON carries it. Keys are sorted: the library gives them in random order."""
+    """A value as JSON. Keys are sorted, because the library returns them in random order."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -386,7 +389,7 @@ def _json_value(value: Any, expression: str) -> Any:
 
 
 def _problem(expression: str, context: Mapping[str, Any], error: BaseException) -> str:
-    """Why it failed: the first field that is not there, else what the library says."""
+    """The reason of the failure: the first missing field, else the message of the library."""
     if isinstance(error, (KeyError, IndexError, TypeError, RuntimeError)):
         for path in paths(expression):
             missing = _missing(path, context)
@@ -404,7 +407,7 @@ def _problem(expression: str, context: Mapping[str, Any], error: BaseException) 
 
 
 def _missing(path: Path, context: Mapping[str, Any]) -> str:
-    """What of the path is not there, and what is there instead; empty: all of it is there."""
+    """Which part of the path is missing, and what exists instead; empty: the path exists."""
     parts = path.parts[:-1] if path.called else path.parts
     value: Any = context
     for position, part in enumerate(parts):

@@ -1,7 +1,7 @@
-"""A plan to look at: as a text of levels, and as a Mermaid flowchart.
+"""Shows a plan as a text of levels, or as a Mermaid flowchart.
 
-In the flowchart, each kind of step has a shape of its own: work is a box, a question a hexagon, a wait a
-rounded box, a signal a flag, an included workflow a box with double sides, a compensation a slanted box.
+In the flowchart, each kind of step has its own shape: work is a box, a question a hexagon, a wait a rounded
+box, a signal a flag, an included workflow a box with double sides, a compensation a slanted box.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def mermaid(plan: Plan) -> str:
 
 
 def kind_of(step: StepPlan) -> str:
-    """What a step is: `work`, `ask`, `wait`, `signal` or `workflow`."""
+    """The kind of a step: `work`, `ask`, `wait`, `signal` or `workflow`."""
     if step.include:
         return "workflow"
     return "work" if step.wait is None else step.wait.kind
 
 
 def doing(step: StepPlan) -> str:
-    """Who or what a step is given to, for people: an agent, a person who is asked, a time, a signal."""
+    """For people: the agent that works or is asked, the time, or the signal of a step."""
     if step.include:
         return f"workflow {step.include}"
     if step.wait is None:

@@ -1,7 +1,7 @@
-"""Steps that stand together: those of a workflow, or those that one step goes on as.
+"""A group of steps: those of a workflow, or those that replace one step.
 
 A step needs what it names in `needs`, the step whose failure it handles, and the steps that its expressions
-read. They get an order in which each stands behind its needs.
+read. They are ordered so that each step comes after its needs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from relaymesh.plans.work import PLAIN, StepDefaults
 from relaymesh.wire.near import Names
 
 SEES_MAX = 2 * PLAN_BYTES_MAX // 8
-"""Steps that all steps with `grows` of one group see together: the plan names each of them."""
+"""The limit for the steps before each step with `grows`, added up over a group: the plan lists all of
+them."""
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """Where the steps will be: the namespace of their agents, the input, and the steps that they may read."""
+    """The context of the steps: the namespace of their agents, the input, and the steps that they may
+    read."""
 
     namespace: str
     shape: Shape | None
@@ -68,12 +70,12 @@ def compile_group(given: Any, position: Position, around: Surroundings) -> tuple
 
 
 def _with_reads(undo: StepPlan, reads: Reads, at: dict[int, int]) -> StepPlan:
-    """The step that undoes another, with the places of the steps whose outputs it reads."""
+    """The step that undoes another, with the numbers of the steps whose outputs it reads."""
     return msgspec.structs.replace(undo, refers=_places(reads.steps, at), outer=tuple(sorted(reads.outer)))
 
 
 def _places(numbers: Iterable[int], at: dict[int, int]) -> tuple[int, ...]:
-    """The places in the order of the plan, of steps that are numbered as they are written."""
+    """The numbers in the order of the plan, for steps that are numbered in the order of the document."""
     return tuple(sorted([at[each] for each in numbers]))
 
 
@@ -82,7 +84,7 @@ def _numbers(bits: int) -> list[int]:
 
 
 def _read(given: Any, position: Position, around: Surroundings) -> list[StepDocument]:
-    """The steps, each checked alone, in the order they are written in."""
+    """The steps, each checked alone, in the order of the document."""
     if isinstance(given, list):
         pairs = [_named(step, number, position) for number, step in enumerate(given, 1)]
     elif isinstance(given, dict):
@@ -129,7 +131,7 @@ def _reads(
 def _ordered(
     steps: list[StepDocument], needs: list[list[int]], reads: list[tuple[Reads, Reads]], position: Position
 ) -> tuple[list[int], list[int]]:
-    """An order in which each step stands behind its needs, and the steps before each, as bits.
+    """An order in which each step comes after its needs, and the steps before each, as bits.
 
     Adds to `needs` what a step reads and does not need yet.
     """
@@ -162,7 +164,7 @@ def _before(order: list[int], needs: list[list[int]]) -> list[int]:
 def _refuse_circle(
     steps: list[StepDocument], circle: list[int], added: list[dict[int, str]], position: Position
 ) -> NoReturn:
-    """Names the expression that closes the circle: without what expressions read there is none."""
+    """The error names the expression that closes the cycle: without the expressions there is no cycle."""
     read, reader = next(pair for pair in pairwise(circle) if pair[0] in added[pair[1]])
     output = written(("steps", steps[read].name, "output"))
     here = position.in_step(steps[reader].name).at(added[reader][read])

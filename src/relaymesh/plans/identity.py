@@ -15,7 +15,7 @@ from relaymesh.plans.position import one_line
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _TEXT = re.compile(rb'"[^"]*"')
 _PLAIN = re.compile(rb"(?:[][{},:]|true|false|null|-?[0-9]{1,15}(?![0-9]))*")
-"""JSON without its texts, in which the two encoders agree: no fraction, no exponent, no long number."""
+"""JSON without its texts for which the two encoders agree: no fraction, no exponent, no long number."""
 
 
 def request_key(document: Any, input: Any, version: str = "") -> str:
@@ -24,7 +24,7 @@ def request_key(document: Any, input: Any, version: str = "") -> str:
 
 
 def key_of(document: bytes, input: bytes, version: bytes) -> str:
-    """The same of parts that are canonical already: the names of a request stand in this order."""
+    """The same for parts that are already canonical, in the order of the names of a request."""
     digest = hashlib.sha256(b'{"input":' + input + b',"plan":')
     digest.update(document)
     digest.update(b',"version":' + version + b"}")
@@ -47,7 +47,8 @@ def canonical(value: Any) -> bytes:
 
 
 def _plainly_canonical(value: Any) -> bytes | None:
-    """The same, ten times as fast, where it is plain that the fast encoder writes it; None: it is not.
+    """The same, ten times as fast, for values that the fast encoder writes in the same way; None: other
+    values.
 
     The two differ in the order of keys beyond ASCII, in escapes, and in numbers that are no small integers.
     What is no JSON does not read back as it was.

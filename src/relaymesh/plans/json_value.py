@@ -1,4 +1,4 @@
-"""Whether a Python value is JSON that can be kept: its kinds, depth, numbers, texts and size."""
+"""Checks that a Python value is JSON that can be stored: its types, depth, numbers, texts and size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_value(value: Any, position: Position) -> None:
 
 
 class _Walk:
-    """A walk over a value. It counts what it meets: one list met in many places is large as JSON."""
+    """A walk over a value that counts its parts: a list that occurs in many places is large as JSON."""
 
     __slots__ = ("_met", "_path", "_position")
 

@@ -1,4 +1,4 @@
-"""Moments as people write them: RFC 3339 timestamps with an offset, such as `2026-11-20T07:00:00Z`."""
+"""Timestamps as people write them: RFC 3339 timestamps with an offset, such as `2026-11-20T07:00:00Z`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment_ms(text: str) -> int | None:
-    """The moment in milliseconds since 1970; None: the text is no timestamp, or lies before 1970."""
+    """The timestamp in milliseconds since 1970; None: the text is not a timestamp, or is before 1970."""
     if not _WRITTEN.fullmatch(text):
         return None
     try:

@@ -21,12 +21,12 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", re.ASCII)
 
 
 def is_name(value: Any) -> bool:
-    """Whether a workflow, a step or a signal can be called this."""
+    """Whether this is a valid name of a workflow, a step or a signal."""
     return isinstance(value, str) and len(value) <= NAME_LENGTH_MAX and bool(_NAME.fullmatch(value))
 
 
 def split_name(name: Any, version: Any = None) -> tuple[str, str]:
-    """The name and the version of `release` or `release@3`; an empty version: none is named."""
+    """The name and the version of `release` or `release@3`; the version is empty if none is given."""
     plain, at, behind = plain_text(name, "the name of a workflow").partition("@")
     if at and version is not None:
         raise InvalidValue(f"a version is named twice, {behind[:80]!r} and another", hint="leave one out")

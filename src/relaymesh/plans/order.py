@@ -1,4 +1,4 @@
-"""The order of steps: each behind what it needs, and otherwise as written."""
+"""The order of steps: each step after its needs, otherwise in the order of the document."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def in_order(needs: Sequence[Sequence[int]]) -> list[int]:
-    """The numbers of the steps, each behind its needs. Steps in a cycle, or behind one, are left out."""
+    """The numbers of the steps, each after its needs. Steps in a cycle, or after one, are left out."""
     missing = [len(each) for each in needs]
     needed_by: list[list[int]] = [[] for _ in needs]
     for step, numbers in enumerate(needs):

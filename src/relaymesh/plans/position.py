@@ -1,4 +1,4 @@
-"""Where in a plan something is wrong: workflow, step and field."""
+"""The position of an error in a plan: workflow, step and field."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Position(msgspec.Struct, frozen=True):
     step: str = ""
     field: str = ""
     inside: str = ""
-    """The field that is an object with fields of its own; empty: none."""
+    """The object field that contains the position; empty: none."""
     what: str = ""
     """What the document is, if it is no workflow."""
 
@@ -46,7 +46,7 @@ class Position(msgspec.Struct, frozen=True):
         raise InvalidPlan(one_line(f"{self}: {problem}"), hint=hint)
 
     def refuse_error(self, error: MeshError) -> NoReturn:
-        """The same for an error of another part, with its own words."""
+        """The same for an error of another module, with its message."""
         self.refuse(error.message, error.hint or None)
 
     def unknown(self, name: str, known: Names, listed: str) -> NoReturn:
@@ -61,7 +61,7 @@ def one_line(text: str) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is called in errors."""
+    """The name of a JSON value's type in errors."""
     if value is None:
         return "null"
     kinds = {

@@ -18,9 +18,9 @@ class Readable(msgspec.Struct, frozen=True):
 
     name: str
     number: dict[str, int]
-    """The number of each step that stands together with it."""
+    """The number of each step of its group."""
     outer: dict[str, int]
-    """The numbers of steps outside of its group. A step of the group hides one of the same name."""
+    """The numbers of steps outside of its group. A step of the group hides a step of the same name."""
     shape: Shape | None
     looped: bool
     """Whether it has `for_each`."""
@@ -93,7 +93,7 @@ def _check_step(path: Path, readable: Readable, position: Position, *, undoes: b
 
 
 def _meant(name: str, known: Iterable[str]) -> str | None:
-    """`steps.x-y` is read as a subtraction."""
+    """`steps.x-y` is parsed as a subtraction."""
     for each in known:
         if each.startswith((f"{name}-", f"{name}.")):
             return f"write {written(('steps', each))}"

@@ -1,7 +1,7 @@
 """The JSON Schema of a workflow's document, for editors and for clients in other languages.
 
-It says which fields there are and what they hold. What needs more than one field to check (names, references,
-expressions, circles) only the compiler checks: each document that compiles is valid, but not the reverse. A
+It describes the fields and their types. Only the compiler checks rules about more than one field (names,
+references, expressions, cycles): each document that compiles is valid by the schema, but not the reverse. A
 field that is null counts as not given, and the schema has no nulls.
 """
 
@@ -29,7 +29,7 @@ __all__ = ["workflow_schema"]
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$"
 STORED = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(@[A-Za-z0-9_][A-Za-z0-9_.+-]*)?$"
 MUST: dict[str, tuple[str, ...]] = {"ask": ("question",)}
-"""Fields that a kind of step must have beside the one that names it."""
+"""Fields that a kind of step must have, in addition to the one that names the kind."""
 
 
 def workflow_schema() -> dict[str, Any]:

@@ -40,7 +40,7 @@ _KEYWORDS = ("fail", "continue")
 
 
 class StepDocument(msgspec.Struct, frozen=True):
-    """A step as written: what the kernel keeps of it, and the names that are not places yet."""
+    """A step of the document: the part for the kernel, and the names that are not yet replaced by numbers."""
 
     name: str
     plan: StepPlan
@@ -48,7 +48,7 @@ class StepDocument(msgspec.Struct, frozen=True):
     handler: str
     """The step that `on_failure` names; empty: none."""
     expressions: tuple[tuple[str, str], ...]
-    """Each expression, behind the name of its field."""
+    """The expressions, each with the name of its field."""
     undo_expressions: tuple[tuple[str, str], ...] = ()
     """Those of `compensate`."""
 
@@ -94,7 +94,7 @@ def known_fields(fields: dict[str, Any], position: Position, more: tuple[str, ..
 
 
 def _kind(fields: dict[str, Any], position: Position) -> str:
-    """What the step is. Refuses fields of other kinds; one that is null is not given."""
+    """The kind of the step. Fields of other kinds are refused; a field with null counts as not given."""
     known_fields(fields, position)
     kinds = [kind for kind in FIELDS if fields.get(kind) is not None]
     if not kinds:
@@ -116,7 +116,7 @@ def _kind(fields: dict[str, Any], position: Position) -> str:
 def _read_workflow(
     name: str, fields: dict[str, Any], position: Position, _: str
 ) -> tuple[StepPlan, Expressions]:
-    """The steps of a stored workflow in the place of this one."""
+    """A step that runs the steps of a stored workflow."""
     here = position.at("workflow")
     given = fields["workflow"]
     if not isinstance(given, str):

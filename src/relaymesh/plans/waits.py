@@ -1,4 +1,4 @@
-"""Steps that wait in place of work: for an answer, a time or a signal."""
+"""Steps that wait instead of working: for an answer, a time or a signal."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _options(fields: dict[str, Any], position: Position) -> list[str]:
 
 
 def _time_and_default(fields: dict[str, Any], position: Position) -> tuple[int, bytes | None]:
-    """How long it is waited for, and the JSON that counts then; None: the step times out."""
+    """The time limit of the wait, and the JSON that is the output after it; None: the step times out."""
     timeout = fields.get("timeout")
     timeout_ms = 0 if timeout is None else duration_ms(timeout, position.at("timeout"))
     if "default" not in fields:

@@ -22,7 +22,7 @@ RETRY_FIELDS = ("max_attempts", "max_abandoned")
 
 
 class StepDefaults(NamedTuple):
-    """What a step has if its document does not say it."""
+    """The defaults of a step."""
 
     max_attempts: int = MAX_ATTEMPTS
     lease_ms: int = STEP_LEASE_MS
@@ -30,7 +30,7 @@ class StepDefaults(NamedTuple):
 
 PLAIN = StepDefaults()
 Expressions = list[tuple[str, str]]
-"""Expressions, each behind the name of its field."""
+"""Expressions, each with the name of its field."""
 
 
 def read_work(
@@ -99,7 +99,7 @@ def read_priority(value: Any, position: Position) -> int:
 
 
 def _capability(fields: dict[str, Any], position: Position) -> str:
-    """What the agent must be able to do; empty: the agent is named."""
+    """The capability that the agent must have; empty: the agent is named."""
     agent = fields.get("agent")
     if not isinstance(agent, dict):
         return ""

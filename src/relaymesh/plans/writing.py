@@ -13,7 +13,8 @@ WIDTH = 120
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes a value out each time that it occurs: anchors and aliases are refused when a plan is read."""
+    """Writes a value in full each time it occurs, because anchors and aliases are refused when a plan is
+    read."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  PyYAML asks for each value
         return True
