@@ -107,12 +107,11 @@ def init(
         output.line(f"wrote {each}")
     output.line("")
     output.line("next:  relaymesh up            starts the node and the agents; Ctrl-C stops them")
+    output.line("and in another terminal:")
     if written:
-        output.line(
-            """       relaymesh workflow run hello.yaml --input '{"name": "Ada"}'    in another terminal"""
-        )
+        output.line("""       relaymesh workflow run hello.yaml --input '{"name": "Ada"}' --watch""")
     else:
-        output.line(f"       relaymesh send {names[0]} hello    in another terminal: a first message for it")
+        output.line(f"       relaymesh send {names[0]} hello    a first message for it")
 
 
 def _scripts(folder: Path) -> list[Path]:
