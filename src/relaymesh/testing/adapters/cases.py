@@ -46,6 +46,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """What the suite does to it once the agent is under way."""
     within_s: float = 30.0
     """How long `run` may take at most, whatever the agent does."""
+    processes_max: int | None = None
+    """How many processes the agent may have. Needs root or a pids cgroup."""
 
 
 def done(value: Any) -> Callable[[Seen], Faults]:
@@ -168,6 +170,7 @@ def cases(size: int) -> list[Case]:
             name="fork bomb",
             content={"scenario": "bomb", "most": BOMB_MOST},
             judge=bounded,
+            processes_max=64,
             time_limit_s=3.0,
             within_s=60.0,
         ),

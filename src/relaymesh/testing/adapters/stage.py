@@ -23,7 +23,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """The agent as a long-lived process that speaks lines."""
     function: str = "relaymesh.testing.adapters.agent:play"
     """The agent as a Python function."""
-    processes_max: int = 64
+    processes_max: int | None = None
     """The bound on processes that the case `fork bomb` wants. An adapter that cannot keep it refuses."""
     grace_s: float = 0.5
     """Between asking an agent to end and killing it."""

@@ -79,7 +79,7 @@ async def _verdict(make: Factory, case: Case) -> Verdict:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="relaymesh-adapter-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        stage = Stage(folder=folder / "stage")
+        stage = Stage(folder=folder / "stage", processes_max=case.processes_max)
         stage.folder.mkdir()
         try:
             adapter = make(stage)
