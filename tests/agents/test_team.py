@@ -219,6 +219,34 @@ def _value(folder: Path, setting: str) -> Any:
     return {each["name"]: each["value"] for each in rows(folder, "settings", "show")}[setting]
 
 
+SPENDER = """\
+import json, sys
+request = json.load(sys.stdin)
+print(json.dumps({"relaymesh": "usage", "cost_usd": 0.25, "tokens": 400}), file=sys.stderr)
+left = [request["step"], request["cost_left_usd"], request["tokens_left"]]
+open(f"left-{request['content']}", "a").write(json.dumps(left) + "\\n")
+"""
+
+
+def test_an_agent_reads_what_is_left_of_the_budget_of_its_task(folder: Path) -> None:
+    (folder / "sleeper.py").write_text(SPENDER, encoding="utf-8")
+    with team_up(folder) as up:
+        bounded = {"budget": {"cost_usd": 1, "tokens": 1000}}
+        for name, more in (("bounded", bounded), ("free", {})):
+            first = {"agent": "one", "input": name}
+            second = {"agent": "two", "input": name, "needs": ["first"]}
+            plan = {"workflow": name, "steps": {"first": first, "second": second}, **more}
+            (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+            rows(folder, "submit", "plan.json")
+        up.wait_for("step.done", 4)
+    left = {
+        name: [json.loads(line) for line in (folder / f"left-{name}").read_text().splitlines()]
+        for name in ("bounded", "free")
+    }
+    assert left["bounded"] == [["first", 1.0, 1000], ["second", 0.75, 600]]
+    assert left["free"] == [["first", None, None], ["second", None, None]]
+
+
 def test_a_second_up_on_the_same_directory_says_so(folder: Path) -> None:
     with team_up(folder) as up:
         second = command(folder, "up")

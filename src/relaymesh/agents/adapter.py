@@ -55,7 +55,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """The working directory; None: a new empty one, removed afterwards."""
     tokens_left: int | None = None
     cost_left_usd: float | None = None
-    """What is left of the budget of its task; None: no budget."""
+    """What was left of the budget of its task when the attempt began; None: no budget, or not known."""
 
 
 class Text(msgspec.Struct, frozen=True):

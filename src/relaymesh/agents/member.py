@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from relaymesh.agents.adapter import Adapter, Event, Failure, Outcome, Progress, Text, Used
+import msgspec
+
+from relaymesh.agents.adapter import Adapter, Event, Failure, Outcome, Progress, Text, Used, Work
 from relaymesh.agents.declarations import AgentDeclaration
 from relaymesh.agents.handed_work import settle, usage_in, work_of
 from relaymesh.agents.log_file import LogFile
@@ -32,6 +34,7 @@ from relaymesh.kernel.commands import ExtendAll, RegisterAgent, Release
 from relaymesh.kernel.contract import TIMEOUT
 from relaymesh.kernel.deliveries import Deliveries, DeliveryRow
 from relaymesh.kernel.tasks.commands import Report
+from relaymesh.wire.usage import dollars_of
 
 __all__ = ["Member", "MemberState", "Tell"]
 
@@ -44,6 +47,8 @@ REPORT_EVERY_S = 1.0
 ERROR_LENGTH_MAX = 500
 LOOK_EVERY_S = 0.1
 RETRY_S = 1.0
+BUDGET_S_MAX = 5.0
+"""How long an attempt waits to learn what is left of its task's budget: the node may be starting again."""
 CANCEL_S_MAX = 30.0
 """How long an adapter may take to end its processes when it is cancelled."""
 
@@ -279,6 +284,7 @@ class Member:
         try:
             await asyncio.to_thread(self._records.add, record)
             self._audit(session, "run", attempt)
+            work = await _with_budget(session, work, row.token)
             if self._phase == "working":
                 attempt.task = asyncio.create_task(
                     self._adapter.run(work, lambda event: self._hear(attempt, event)), name=f"run {run}"
@@ -445,6 +451,19 @@ class Member:
         if attempt.task is not None and not attempt.task.done():
             attempt.lost = True
             attempt.task.cancel()
+
+
+async def _with_budget(session: WebSocketSession, work: Work, token: int) -> Work:
+    """The work, with what is left of the budget of its task. What cannot be found out holds nothing up."""
+    if work.step is None:
+        return work
+    try:
+        async with asyncio.timeout(BUDGET_S_MAX):
+            left = await session.budget_left(token)
+    except (MeshError, TimeoutError):
+        return work
+    cost = None if left.cost_micros is None else dollars_of(left.cost_micros)
+    return msgspec.structs.replace(work, tokens_left=left.tokens, cost_left_usd=cost)
 
 
 def _outcome_of(task: asyncio.Task[Outcome] | None) -> Outcome | None:

@@ -36,6 +36,7 @@ from relaymesh.kernel.request import Request, Result
 from relaymesh.kernel.schedules.schedule import ScheduleView
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.tasks.commands import Abandon, Fail, Finish
+from relaymesh.kernel.tasks.looks import BudgetLeft
 from relaymesh.kernel.tasks.status import Status
 from relaymesh.kernel.tasks.stored import WorkflowView
 from relaymesh.kernel.tasks.views import TaskView
@@ -287,6 +288,11 @@ class WebSocketSession(RemoteSession):
             stale += await self._call("abandon", frames.Abandon(some, command.reason), list[int])
         self._held.drop(command.tokens)
         return stale
+
+    async def budget_left(self, token: int) -> BudgetLeft:
+        """What is left of the budget of a step's task. Raises `LeaseLost` if another has the step."""
+        left: BudgetLeft = await self._call("budget_left", frames.OfGrant(token), BudgetLeft)
+        return left
 
     async def note_run(self, agent: str, event: Literal["run", "kill"], detail: str) -> None:
         """Have an attempt of an agent audited: it was started, or ended from outside."""

@@ -18,11 +18,13 @@ from relaymesh.kernel.schedules.commands import schedule_name
 from relaymesh.kernel.schedules.schedule import Schedule, ScheduleView
 from relaymesh.kernel.tasks.commands import TASK_ID_LENGTH_MAX, workflow_name, workflow_version
 from relaymesh.kernel.tasks.looks import (
+    BudgetLeft,
     Question,
     ReadyTask,
     Scope,
     TasksPart,
     Wanted,
+    budget_left,
     find,
     grant_of,
     growth_of,
@@ -40,6 +42,7 @@ from relaymesh.kernel.tasks.views import StepGrant, TaskShown
 
 __all__ = [
     "ANSWERS",
+    "BudgetOf",
     "DeadLetters",
     "DueSchedules",
     "FindGrant",
@@ -254,6 +257,12 @@ class GrowthScope(Query[Scope | None]):
     token: int
 
 
+class BudgetOf(Query[BudgetLeft | None]):
+    """What is left of the budget of a task, by a grant of a step; None: it is not the last one of a step."""
+
+    token: int
+
+
 class OwedNotices(Query[list[Owed]]):
     """Mail about tasks that is not sent yet, the oldest first."""
 
@@ -340,6 +349,10 @@ def _growth_scope(of: Looked, query: GrowthScope) -> Scope | None:
     return growth_of(of.state, query.token)
 
 
+def _budget_of(of: Looked, query: BudgetOf) -> BudgetLeft | None:
+    return budget_left(of.state, query.token)
+
+
 def _owed_notices(of: Looked, query: OwedNotices) -> list[Owed]:
     return of.state.board.owed.first(query.limit)
 
@@ -364,5 +377,6 @@ ANSWERS: dict[type[Query[Any]], Callable[[Looked, Any], Any]] = {
     TaskRevision: _task_revision,
     TasksToAdvance: _tasks_to_advance,
     GrowthScope: _growth_scope,
+    BudgetOf: _budget_of,
     OwedNotices: _owed_notices,
 }

@@ -504,6 +504,10 @@ class ReportStep(Arguments):
     usage: Usage | None = None
 
 
+class OfGrant(Arguments):
+    token: int
+
+
 class Abandon(Arguments):
     tokens: TokenList
     reason: str = ""

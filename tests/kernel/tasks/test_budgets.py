@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from relaymesh.errors import Conflict, NotFound
+from relaymesh.kernel.query import BudgetOf
 from relaymesh.kernel.records import BudgetPaused, Granted, StepsWithdrawn
 from relaymesh.kernel.tasks.commands import Finish, Report, SetBudget, Usage
+from relaymesh.kernel.tasks.looks import BudgetLeft
 from relaymesh.kernel.tasks.plan import StepPlan
 from relaymesh.kernel.tasks.spending import dollars
 from tests.kernel.driver import MINUTE
@@ -126,6 +128,16 @@ def test_tokens_are_a_budget_of_their_own() -> None:
     desk = desk_with(step("a"), step("b"), cost=0, tokens=10)
     desk.do(Finish(desk.take(1)["a"], b"1", Usage(0, 10)))
     assert task_of(desk).paused == "its budget is used: 10 of 10 tokens"
+
+
+def test_the_holder_of_a_step_is_told_what_is_left() -> None:
+    desk = desk_with(step("a"), step("b"), cost=100)
+    taken = desk.take(2)
+    desk.do(Report(taken["a"], "half", Usage(30, 7)))
+    assert desk.kernel.look(BudgetOf(taken["b"])) == BudgetLeft(70, None)
+    desk.do(SetBudget("t1", 20, 10))
+    assert desk.kernel.look(BudgetOf(taken["b"])) == BudgetLeft(0, 3)
+    assert desk.kernel.look(BudgetOf(taken["b"] + 1)) is None
 
 
 def test_a_task_whose_last_step_reaches_the_budget_succeeds() -> None:

@@ -231,6 +231,25 @@ def to_advance(state: State) -> list[str]:
     return [task.id for task in state.board.tasks.values() if task.sends and task.can_send]
 
 
+class BudgetLeft(msgspec.Struct, frozen=True, gc=False):
+    """What a task may still use: millionths of a dollar, and tokens of models. None: no limit."""
+
+    cost_micros: int | None = None
+    tokens: int | None = None
+
+
+def budget_left(state: State, token: int) -> BudgetLeft | None:
+    """What is left for the holder of this grant; None: the grant is not the last one of a step."""
+    link = state.board.by_token.get(token)
+    if link is None:
+        return None
+    task = link.task
+    return BudgetLeft(
+        max(0, task.cost_max - task.cost) if task.cost_max else None,
+        max(0, task.tokens_max - task.tokens) if task.tokens_max else None,
+    )
+
+
 class Scope(msgspec.Struct, frozen=True, gc=False):
     """What the steps that a step goes on as may read: names of steps, and their numbers in the task."""
 

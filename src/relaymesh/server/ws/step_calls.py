@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from relaymesh.errors import LeaseLost
-from relaymesh.kernel.query import GrantsOf, MailboxesOf
+from relaymesh.kernel.query import BudgetOf, GrantsOf, MailboxesOf
 from relaymesh.kernel.tasks.commands import NO_USAGE, Abandon, Fail, Finish, Report
+from relaymesh.kernel.tasks.looks import BudgetLeft
 from relaymesh.kernel.tasks.status import Status
 from relaymesh.kernel.token import format_token
 from relaymesh.server.tasks import Tasks, growth, sound_json
@@ -61,6 +62,12 @@ async def report_step(on: Operations, given: frames.ReportStep) -> None:
     command = Report(given.token, given.progress, given.usage or NO_USAGE)
     await _own_step(on, command.token)
     await on.served.session.execute(command)
+
+
+async def budget_left(on: Operations, given: frames.OfGrant) -> BudgetLeft:
+    """What the holder of a step may still use of its task's budget."""
+    await _own_step(on, given.token)
+    return await on.served.session.execute(BudgetOf(given.token)) or BudgetLeft()
 
 
 async def abandon(on: Operations, given: frames.Abandon) -> list[int]:
