@@ -26,7 +26,7 @@ def verdict(make: Factory, name: str, **changed: Any) -> Verdict:
 
 # Each case starts a process and waits for its limits: together they take about 12 seconds for an adapter.
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("make", [ours.script, ours.worker, ours.function])
+@pytest.mark.parametrize("make", [ours.script, ours.worker, ours.workers, ours.function])
 def test_our_adapters_keep_every_promise(make: Factory, name: str) -> None:
     got = verdict(make, name)
     assert got.verdict != "failed", got.faults

@@ -45,6 +45,42 @@ PLAN = {
 }
 
 
+SHARED = """\
+[agents.function]
+kind = "python"
+run = "functions:work"
+processes = 2
+"""
+MEETS = """\
+import os, time
+from pathlib import Path
+
+def work(delivery):
+    Path(f"at-{os.getpid()}").touch()
+    until = time.monotonic() + 20
+    while len(list(Path().glob("at-*"))) < 2 and time.monotonic() < until:
+        time.sleep(0.02)
+    return os.getpid()
+"""
+
+
+def test_a_python_agent_may_have_several_processes(tmp_path: Path) -> None:
+    """Each of two steps ends once another process is at work beside it."""
+    (tmp_path / "relaymesh.toml").write_text(SHARED, encoding="utf-8")
+    (tmp_path / "functions.py").write_text(MEETS, encoding="utf-8")
+    plan = {"workflow": "both", "steps": {"a": {"agent": "function"}, "b": {"agent": "function"}}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    with team_up(tmp_path) as up:
+        rows(tmp_path, "submit", "plan.json")
+        up.wait_for("step.done", 2)
+        [row] = rows(tmp_path, "ps")
+        pids = {int(path.name.removeprefix("at-")) for path in tmp_path.glob("at-*")}
+        assert len(pids) == 2
+        assert pids <= set(row["pids"])
+        assert up.stop() == 0
+        assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
 def test_a_task_goes_through_every_kind(tmp_path: Path) -> None:
     (tmp_path / "relaymesh.toml").write_text(TEAM, encoding="utf-8")
     (tmp_path / "worker.py").write_text(WORKER, encoding="utf-8")

@@ -54,6 +54,13 @@ def test_a_file_becomes_values() -> None:
     assert owner.kind == "person"
 
 
+def test_an_agent_of_several_processes_has_a_step_for_each(tmp_path: Path) -> None:
+    table = "[agents.a]\nkind = 'python'\nrun = 'm:f'\n"
+    given = ("", "processes = 3", "processes = 2\nconcurrency = 8", "concurrency = 4")
+    agents = [read(f"{table}{each}").agents[0] for each in given]
+    assert [(each.processes, each.concurrency) for each in agents] == [(1, 1), (3, 3), (2, 8), (1, 4)]
+
+
 def test_an_empty_file_is_a_team_of_none() -> None:
     team = read("")
     assert team.agents == ()
@@ -73,6 +80,10 @@ MISTAKES = {
     "[agents.a]\nkind = 'script'": '[agents.a] command is missing: as ["python3", "agents/greeter.py"]',
     "[agents.a]\nkind = 'python'": "[agents.a] run is missing: as module:name",
     "[agents.a]\nkind = 'person'\ncommand = ['x']": "[agents.a] command is for kind script and worker",
+    "[agents.a]\ncommand = ['x']\nprocesses = 2": "processes is for kind worker and python",
+    "[agents.a]\nkind = 'worker'\ncommand = ['x']\nconcurrency = 2\nprocesses = 3": (
+        "[agents.a] processes is 3 and concurrency 2: a process would get no work"
+    ),
     "[agents.a]\nkind = 'robot'\ncommand = ['x']": "[agents.a] kind",
     "[agents.a]\ncommand = ['x']\nconcurrency = 0": "[agents.a] concurrency",
     "[agents.a]\ncommand = ['x']\nconcurrency = true": "[agents.a] concurrency",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
+from typing import Any
 
 from relaymesh.agents.adapter import Adapter
 from relaymesh.agents.command import Command, Limits
@@ -44,31 +46,34 @@ def adapter_of(
         from relaymesh.agents.script import Script  # noqa: PLC0415
 
         return Script(command, limits, runs=runs)
-    if declared.kind == "worker":
-        from relaymesh.agents.worker import Worker  # noqa: PLC0415
-
-        return Worker(
-            command,
-            limits,
-            runs=runs,
-            mark=mark,
-            directory=directory,
-            parallel=declared.concurrency,
-            pause_s_min=declared.backoff_min,
-            pause_s_max=declared.backoff_max,
-        )
-    if declared.kind == "python":
-        from relaymesh.agents.python import PythonFunction  # noqa: PLC0415
-
-        return PythonFunction(
-            declared.run,
-            limits,
-            runs=runs,
-            mark=mark,
-            directory=directory,
-            command=command,
-            parallel=declared.concurrency,
-            pause_s_min=declared.backoff_min,
-            pause_s_max=declared.backoff_max,
-        )
+    if declared.kind in ("worker", "python"):
+        return _lasting(declared, command, limits, runs=runs, mark=mark, directory=directory)
     raise InvalidSettings(f"an agent of kind {declared.kind} has no process")
+
+
+def _lasting(
+    declared: AgentDeclaration, command: Command, limits: Limits, *, runs: Path, mark: str, directory: Path
+) -> Adapter:
+    """The adapter of processes that stay. `concurrency` is shared among them."""
+    from relaymesh.agents.python import PythonFunction  # noqa: PLC0415
+    from relaymesh.agents.worker import Worker  # noqa: PLC0415
+    from relaymesh.agents.worker_group import WorkerGroup  # noqa: PLC0415
+
+    count = declared.processes
+
+    def made(mark: str) -> Worker:
+        fields: dict[str, Any] = {
+            "runs": runs,
+            "mark": mark,
+            "directory": directory,
+            "parallel": math.ceil(declared.concurrency / count),
+            "pause_s_min": declared.backoff_min,
+            "pause_s_max": declared.backoff_max,
+        }
+        if declared.kind == "python":
+            return PythonFunction(declared.run, limits, command=command, **fields)
+        return Worker(command, limits, **fields)
+
+    if count == 1:
+        return made(mark)
+    return WorkerGroup([made(f"{mark}.{number}") for number in range(1, count + 1)])

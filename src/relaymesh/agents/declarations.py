@@ -39,13 +39,15 @@ class AgentDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     """For a script and a worker: the program and its arguments, as a list. No shell reads it."""
     run: str = ""
-    """For a python agent: the function, as `module:name`."""
+    """For a python agent: the function, as `module:name`. It gets the work and returns the result."""
     role: str = ""
     """Its role in the Mailbox protocol: manager, developer, reviewer, tester or agent. Default: agent."""
     capabilities: tuple[str, ...] = ()
     """What it can do. A workflow may name a capability instead of an agent."""
     concurrency: int = 1
-    """How many steps run at once. Raising it: more processes, and their memory."""
+    """How many steps run at once. For a script, each is a process. Default: as many as `processes`."""
+    processes: int = 1
+    """For a worker and a python agent: how many processes share the steps. Raising it: their memory."""
     time_limit: float | None = None
     """How long one attempt may take, as 90 (seconds) or "10m". None: no limit."""
     silence_limit: float | None = None

@@ -28,6 +28,7 @@ AGENTS_MAX = 1_000
 LIST_MAX = 1_000
 ARGUMENT_LENGTH_MAX = 65_536
 CONCURRENCY_MAX = 1_000
+PROCESSES_MAX = 256
 SECONDS_MAX = 31_536_000.0
 GRACEFUL_S_MAX = 3_600.0
 PATH_LENGTH_MAX = 4_096
@@ -147,6 +148,9 @@ class _Reading:
                 self._wrong(where, f"{key} is for kind {' and '.join(kinds)}, and this is a {kind}")
             elif kind in kinds and key in _NEEDED and not found.get(key) and _is_absent(table, key):
                 self._wrong(where, f"{key} is missing: {_NEEDED[key]}")
+        count = found.get("processes", 1)
+        if (steps := found.setdefault("concurrency", count)) < count:
+            self._wrong(where, f"processes is {count} and concurrency {steps}: a process would get no work")
         if found.get("backoff_max", math.inf) < found.get("backoff_min", 0):
             self._wrong(where, "backoff_max is below backoff_min")
         return AgentDeclaration(name=name, **found)
@@ -303,6 +307,7 @@ _AGENT: dict[str, Check] = {
     "role": _role,
     "capabilities": _words,
     "concurrency": _whole(1, CONCURRENCY_MAX),
+    "processes": _whole(1, PROCESSES_MAX),
     "time_limit": _seconds(0.001, SECONDS_MAX),
     "silence_limit": _seconds(0.001, SECONDS_MAX),
     "grace": _seconds(0.0, GRACEFUL_S_MAX),
@@ -322,6 +327,7 @@ _PROCESS = tuple(kind for kind in KINDS if kind != "person")
 _KINDS_OF: dict[str, tuple[str, ...]] = {
     **{key: _PROCESS for key in _AGENT if key not in {"kind", "role", "capabilities", "command", "run"}},
     "command": ("script", "worker"),
+    "processes": ("worker", "python"),
     "run": ("python",),
 }
 """The kinds of agents for which a key is allowed; keys that are not here are allowed for all."""

@@ -9,9 +9,10 @@ from relaymesh.agents.command import Command, Limits
 from relaymesh.agents.python import PythonFunction
 from relaymesh.agents.script import Script
 from relaymesh.agents.worker import Worker
+from relaymesh.agents.worker_group import WorkerGroup
 from relaymesh.testing.adapters.stage import Stage
 
-__all__ = ["function", "script", "worker"]
+__all__ = ["function", "script", "worker", "workers"]
 
 
 def script(stage: Stage) -> Script:
@@ -21,6 +22,11 @@ def script(stage: Stage) -> Script:
 def worker(stage: Stage) -> Worker:
     command = Command(argv=stage.worker)
     return Worker(command, _limits(stage), runs=stage.folder, mark=_mark(), directory=stage.folder)
+
+
+def workers(stage: Stage) -> WorkerGroup:
+    """The same, of two processes."""
+    return WorkerGroup([worker(stage), worker(stage)])
 
 
 def function(stage: Stage) -> PythonFunction:
