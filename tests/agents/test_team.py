@@ -239,6 +239,8 @@ def test_an_agent_reads_what_is_left_of_the_budget_of_its_task(folder: Path) -> 
             (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
             rows(folder, "submit", "plan.json")
         up.wait_for("step.done", 4)
+        lines = rows(folder, "audit", "list", "--limit", "500")
+    assert not [each for each in lines if "budget_left" in json.dumps(each)]  # a look is no write
     left = {
         name: [json.loads(line) for line in (folder / f"left-{name}").read_text().splitlines()]
         for name in ("bounded", "free")

@@ -542,6 +542,7 @@ READING = (
         "find_workflow",
         "find_schedule",
         "show_settings",
+        "budget_left",
         "preview_purge",
         "find_report",
     }
