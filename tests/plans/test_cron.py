@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,3 +162,48 @@ def test_a_day_before_its_time_is_a_day() -> None:
     assert datetime.fromtimestamp(
         first_tick("0 0 * * *", "UTC", round(start.timestamp() * 1000)) / 1000, UTC
     ) == (start + timedelta(days=1))
+
+
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("Africa/Cairo", (2026, 4, 24)),  # midnight does not come
+        ("America/Sao_Paulo", (2006, 11, 5)),
+        ("Asia/Beirut", (2026, 10, 25)),  # the hour before midnight comes twice
+        ("Atlantic/Azores", (2026, 10, 25)),
+        ("Australia/Lord_Howe", (2026, 10, 4)),  # half an hour
+        ("Australia/Lord_Howe", (2026, 4, 5)),
+        ("Pacific/Apia", (2011, 12, 30)),  # a day does not come
+        ("Antarctica/Troll", (2026, 3, 29)),  # two hours
+        (BERLIN, (2026, 3, 29)),
+    ],
+)
+@pytest.mark.parametrize(
+    "line",
+    ["*/7 */2 * * SUN", "*/10 3 * * *", "*/40 1 * * *", "30 */2 * * *", "* 0 * * *", "*/20 * 24-30 * *"],
+)
+def test_a_line_that_follows_the_hours_has_each_minute_that_passes_and_fits(
+    line: str, zone: str, change: tuple[int, int, int]
+) -> None:
+    """The dumb twin: look at every minute from three days before the change to two days behind it."""
+    first = ms(*change, zone=zone) // MINUTE * MINUTE - 3 * DAY
+    minutes = range(first + MINUTE, first + 5 * DAY, MINUTE)
+    expected = [at for at in minutes if fits(line, datetime.fromtimestamp(at // 1000, ZoneInfo(zone)))]
+    cron, at, found = cron_of(line, zone), first, []
+    while (at := cron.after(at)) < first + 5 * DAY:
+        found.append(at)
+    assert found == expected
+    assert list(takewhile(lambda at: at < first + 5 * DAY, cron._ticks(first))) == expected
+
+
+def test_a_repeated_hour_is_found_from_far_away() -> None:
+    """From winter to the hour that comes twice, the clock is changed twice, and is as it was."""
+    cron, at, found = cron_of("*/30 2 25 10 *", BERLIN), ms(2026, 1, 15, zone=BERLIN), []
+    while (at := cron.after(at)) < ms(2027, 1, 1, zone=BERLIN):
+        found.append(datetime.fromtimestamp(at // 1000, UTC).strftime("%H:%M"))
+    assert found == ["00:00", "00:30", "01:00", "01:30"]
+
+
+def fits(line: str, local: datetime) -> bool:
+    plain = local.replace(tzinfo=None)
+    return next(CronSim(line, plain - timedelta(seconds=1))) == plain

@@ -8,7 +8,7 @@ the hour that occurs twice comes once; and a line whose minute or hour begins wi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
@@ -28,6 +28,9 @@ PASSED_MAX = 100
 MINUTE_MS = 60_000
 LAST_MS = 253_370_764_800_000
 """The year 9999, the end of the calendar. It is the next tick of a line that has no further tick."""
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local time of any zone
+SECOND = timedelta(seconds=1)
+DAY_S = 86_400
 KEPT_MAX = 4_096
 HINT = (
     "five fields: minute, hour, day of month, month, day of week;"
@@ -61,6 +64,9 @@ class Cron:
             raise InvalidValue(f"cron {shown(self.line)}: {str(error).lower()}", hint=HINT) from None
         except Exception:  # a defect of the parser: the line is no good either way
             raise InvalidValue(f"cron {shown(self.line)} cannot be read", hint=HINT) from None
+        minute, hour, *_ = self.line.split()
+        self._follows = minute.startswith("*") or hour.startswith("*")
+        """Whether it follows the hours that really pass."""
 
     def after(self, ms: int) -> int:
         """The first tick after this time; `LAST_MS` if there is none in the next 50 years."""
@@ -68,11 +74,48 @@ class Cron:
 
     def _ticks(self, ms: int) -> Iterator[int]:
         """Yields the ticks in order, from the first after this time."""
-        if ms < LAST_MS:
+        if ms < LAST_MS and self._follows:
+            yield from self._following(ms // 1000)
+        elif ms < LAST_MS:
             for tick in CronSim(self.line, datetime.fromtimestamp(ms // 1000, self.zone)):
                 at = round(tick.timestamp()) * 1000
                 if at > ms:  # in the second of two equal hours it begins with the first
                     yield at
+
+    def _following(self, second: int) -> Iterator[int]:
+        """The same for a line that follows the hours: in local time until the clock is changed, then again
+        from the change on. If a day or an hour begins in a change, `CronSim` loses or adds ticks.
+        """
+        offset: int | None = self._offset(second)
+        while offset is not None:
+            clock, offset = offset, None
+            for tick in CronSim(self.line, EPOCH + timedelta(seconds=second + clock)):
+                at = (tick - EPOCH) // SECOND - clock
+                change = self._change(second, at, clock)
+                if change is not None:
+                    second, offset = change - 1, self._offset(change)
+                    break
+                second = at
+                yield at * 1000
+
+    def _offset(self, second: int) -> int:
+        """How many seconds local time is ahead of UTC."""
+        ahead = datetime.fromtimestamp(second, self.zone).utcoffset()
+        return 0 if ahead is None else ahead // SECOND
+
+    def _change(self, low: int, high: int, clock: int) -> int | None:
+        """The first second after `low`, `high` at the latest, at which local time is not ahead by `clock`.
+
+        Looks at every day: the clock may be changed twice in between, and be as it was.
+        """
+        for day in (*range(low + DAY_S, high, DAY_S), high):
+            if self._offset(day) != clock:
+                while day - low > 1:
+                    middle = (low + day) // 2
+                    low, day = (middle, day) if self._offset(middle) == clock else (low, middle)
+                return day
+            low = day
+        return None
 
     def due(self, due_at: int, now: int) -> Due:
         """The ticks that are due by `now`. The schedule waits for the tick at `due_at`, which is not later
