@@ -421,3 +421,36 @@ async def test_a_task_runs_again_from_a_step_on(worlds: Worlds) -> None:
         assert (shown.again_of, shown.step("one").status) == (task.id, "SUCCESS")
         with pytest.raises(NotFound):
             await Uniform(mesh.inner.task("none")).rerun("two")
+
+
+TRIP: dict[str, Any] = {
+    "workflow": "trip",
+    "steps": {
+        "seats": {"agent": "a"},
+        "book": {"agent": "a", "needs": ["seats"], "for_each": "${{ [1, 2] }}", "compensate": {"agent": "a"}},
+        "mail": {"agent": "a", "needs": ["book"]},
+        "map": {"agent": "a", "needs": ["seats"]},
+        "pay": {"agent": "a", "needs": ["mail", "map"]},
+    },
+}
+
+
+@pytest.mark.parametrize("undone", [True, False])
+async def test_what_was_undone_runs_again_with_what_follows_from_it(worlds: Worlds, undone: bool) -> None:
+    """Its result says what is no longer so."""
+    if worlds.durability == "memory":
+        pytest.skip("a mesh in memory has no journal to read")
+    async with worlds() as mesh:
+        a = await mesh.agent("a")
+        task = Uniform(await mesh.submit(TRIP))
+        while (delivery := await a.receive(timeout=5)).step != "pay":
+            await delivery.finish(delivery.step)
+        await delivery.fail("no money")
+        for step in ("book/1!undo", "book/0!undo"):
+            delivery = await a.receive(timeout=5)
+            assert delivery.step == step
+            await (delivery.finish(None) if undone else delivery.fail("too late"))
+        assert await task.status() == "FAILED"
+        again = await Uniform(await task.rerun("pay")).show()
+        kept = [step.name for step in again.steps if step.status == "SUCCESS"]
+        assert kept == (["seats", "map"] if undone else ["seats", "book", "mail", "map"])

@@ -306,8 +306,9 @@ def rerun(
 ) -> None:
     """Run a task that has ended again, from one step on, and print the id of the new task.
 
-    This step and the steps that depend on it run again; all others keep their outcomes. The same rerun again
-    is the same task, unless that ended without success. Without --input it has the input of the first run.
+    This step runs again, and so do steps whose work was undone, and the steps that depend on them; all others
+    keep their outcomes. The same rerun again is the same task, unless that ended without success. Without
+    --input it has the input of the first run.
     """
     value = ... if input is None else read_input(input)
     with call.mesh() as mesh:

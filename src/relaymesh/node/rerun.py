@@ -7,7 +7,7 @@ which keeps what the real one freed. So a task can be run again as long as the j
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -180,9 +180,11 @@ class _Hoard(Board):
 
 
 def _taken_over(task: Task, first: int) -> list[tuple[int, Status, bytes]]:
-    """The outcomes of the steps of the plan that neither are `first` nor follow from it."""
-    anew = {first}
-    for number in range(first, len(task.plan.steps)):
+    """The outcomes of the steps of the plan that count as they are: not of `first`, nor of those whose work
+    was undone, nor of what follows from them.
+    """
+    anew = {first, *_undone(task)}
+    for number in range(len(task.plan.steps)):
         if anew & set(task.plan.steps[number].needs):
             anew.add(number)
     return [
@@ -190,3 +192,16 @@ def _taken_over(task: Task, first: int) -> list[tuple[int, Status, bytes]]:
         for number, step in enumerate(task.steps[: len(task.plan.steps)])
         if number not in anew and step.status in GOOD
     ]
+
+
+def _undone(task: Task) -> Iterator[int]:
+    """The steps of the plan of which work was undone, or may have been: an agent had the step that undoes
+    and did not say that it cannot.
+    """
+    for undo in task.undos:
+        step = task.steps[undo]
+        if step.status == "SUCCESS" or (step.attempts and step.status != "FAILED") or step.code == "purged":
+            number = step.undoes
+            while task.steps[number].parent >= 0:
+                number = task.steps[number].parent
+            yield number

@@ -121,8 +121,8 @@ class Task:
     def rerun(self, from_step: str, input: Any = ..., *, owner: str | None = None) -> Task:
         """Run a task that has ended again, from one step on. Returns the new task.
 
-        The steps before it keep their outcomes. `input`: in place of the first input. `owner`: the agent that
-        pays for it.
+        The steps before it keep their outcomes, unless their work was undone. `input`: in place of the first
+        input. `owner`: the agent that pays for it.
         """
         data = None if input is ... else json_of(input)
         address = MESH_SENDER if owner is None else self._mesh._names.agent(owner, "owner")
