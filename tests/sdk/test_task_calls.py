@@ -156,6 +156,23 @@ async def test_a_signal_that_comes_early_is_kept_and_its_id_counts_once(worlds: 
         assert await task.result(5) == "done"
 
 
+async def test_two_names_with_half_an_emoji_are_not_taken_for_one(worlds: Worlds) -> None:
+    """Mended, both would be the same: one task would not run, and one signal would be a duplicate."""
+    async with worlds() as mesh:
+        await mesh.agent("a")
+        for half in ("order-\ud83d", "order-\ude00"):
+            with pytest.raises(InvalidValue, match="half an emoji"):
+                await mesh.submit(ALONE, key=half)
+        whole = await mesh.submit(ALONE, key="order-\ud83d\ude00")
+        assert (await mesh.submit(ALONE, key="order-\U0001f600")).id == whole.id
+        task = Uniform(whole)
+        for half in ("\ud83d", "\ude00"):
+            with pytest.raises(InvalidValue, match="half an emoji"):
+                await task.signal("go", id=half)
+            with pytest.raises(InvalidValue, match="half an emoji"):
+                await task.signal(half)
+
+
 async def test_a_bad_signal_is_refused(worlds: Worlds) -> None:
     async with worlds() as mesh:
         await mesh.agent("a")

@@ -127,6 +127,22 @@ def text(value: Any, what: str, least: int, most: int, error: type[MeshError] = 
     return plain
 
 
+def exact(value: Any, what: str, least: int, most: int, error: type[MeshError] = InvalidValue) -> str:
+    """A text by which something is found again: two of them must not become one, so none is mended."""
+    plain = text(value, what, least, most, error)
+    if not plain.isascii() and _is_mended(plain_text(value, what, error)):
+        raise error(f"{what} holds half a surrogate pair (half an emoji): {shown(plain)}")
+    return plain
+
+
+def _is_mended(given: str) -> bool:
+    try:
+        given.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
 def plain_text(value: Any, what: str, error: type[MeshError] = InvalidValue) -> str:
     """The plain text, without the methods of a subclass."""
     kind = type(value)

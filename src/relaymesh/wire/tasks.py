@@ -13,6 +13,7 @@ from relaymesh.kernel.bounds import (
     COUNT_MAX,
     TEXT_LENGTH_MAX,
     TOKEN_MAX,
+    exact,
     flag,
     one_of,
     seconds,
@@ -95,7 +96,7 @@ class SubmitTask(Request[Submitted]):
         _check_json(self.input, "input")
         self.reply_to = text(self.reply_to, "reply_to", 0, ADDRESS_LENGTH_MAX)
         self.notify = notify_kinds(self.notify)
-        self.key = text(self.key, "key", 0, TEXT_LENGTH_MAX)
+        self.key = exact(self.key, "key", 0, TEXT_LENGTH_MAX)
         self.owner = text(self.owner, "owner", 1, ADDRESS_LENGTH_MAX)
         if self.trace is not None:
             self.trace = text(self.trace, "trace", 1, TEXT_LENGTH_MAX)

@@ -17,6 +17,7 @@ from relaymesh.kernel.bounds import (
     MOMENT_MS_MAX,
     TEXT_LENGTH_MAX,
     TOKEN_MAX,
+    exact,
     flag,
     one_of,
     plain_text,
@@ -114,7 +115,7 @@ class Submit(Command[Submitted]):
         self.task = text(self.task, "task id", 1, TASK_ID_LENGTH_MAX)
         self.plan = check_plan(self.plan)
         self.input = _unfiled(_json(self.input, "the input of a task", TASK_INPUT_MAX), "the input of a task")
-        self.key = text(self.key, "key", 1, TEXT_LENGTH_MAX)
+        self.key = exact(self.key, "key", 1, TEXT_LENGTH_MAX)
         if type(self.request) is not bytes or len(self.request) > 64:
             raise InvalidValue(f"the digest of a request must be bytes, not {shown(self.request)}")
         self.owner = text(self.owner, "owner", 1, ADDRESS_LENGTH_MAX)
@@ -264,8 +265,8 @@ class Signal(Command[bool]):
 
     def __post_init__(self) -> None:
         self.task = text(self.task, "task id", 1, TASK_ID_LENGTH_MAX)
-        self.name = text(self.name, "the name of a signal", 1, NAME_LENGTH_MAX)
-        self.id = text(self.id, "the id of a signal", 1, TASK_ID_LENGTH_MAX)
+        self.name = exact(self.name, "the name of a signal", 1, NAME_LENGTH_MAX)
+        self.id = exact(self.id, "the id of a signal", 1, TASK_ID_LENGTH_MAX)
         self.value = _json(self.value, "a signal", SIGNAL_BYTES_MAX)
         self.by = text(self.by, "by", 0, ADDRESS_LENGTH_MAX)
 
