@@ -156,6 +156,23 @@ async def test_a_signal_that_comes_early_is_kept_and_its_id_counts_once(worlds: 
         assert await task.result(5) == "done"
 
 
+async def test_a_result_for_what_is_no_step_is_refused_and_settles_nothing(worlds: Worlds) -> None:
+    """It would be lost: the question of a step needs an answer."""
+    async with worlds() as mesh:
+        a = await mesh.agent("a")
+        ask = {"workflow": "ask", "steps": {"q": {"ask": "a", "question": "Shall it?"}}}
+        task = Uniform(await mesh.submit(ask))
+        question = await a.receive(timeout=5)
+        with pytest.raises(InvalidValue, match="is no step of a task") as refused:
+            await question.finish("yes")
+        assert "answer(" in refused.value.hint
+        assert not question.settled
+        await question.answer("yes")
+        assert await task.result(5) == "yes"
+        await (await mesh.agent("b")).send("a", 1)
+        await (await a.receive(timeout=5)).finish()
+
+
 async def test_two_names_with_half_an_emoji_are_not_taken_for_one(worlds: Worlds) -> None:
     """Mended, both would be the same: one task would not run, and one signal would be a duplicate."""
     async with worlds() as mesh:

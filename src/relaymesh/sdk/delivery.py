@@ -82,7 +82,9 @@ class Delivery(Handed):
 
         Counts also after the lease was lost, while no other holder was granted the step.
         usage: what the attempt has used in all, as `{"cost_usd": 0.12, "tokens": 3400}`.
+        A message that is no step has no result: None acks it, and any other value raises `InvalidValue`.
         """
+        self._require_step(result)
         self._give_result(result if usage is None else Result(result, usage=usage))
         self._finish()
 

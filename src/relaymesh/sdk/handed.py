@@ -216,6 +216,14 @@ class Handed(msgspec.Struct, gc=False, eq=False):
             self._result = json_result(value.value if isinstance(value, Result) else value)
             self._usage = usage
 
+    def _require_step(self, result: Any) -> None:
+        """Refuse a result that would be lost. What a handler returns for other messages is left alone."""
+        if result is not None and not is_step(self._envelope):
+            raise InvalidValue(
+                f"{self.id} is no step of a task: its sender gets no result",
+                hint="answer(…) answers a question; ack() settles any message; it is not settled yet",
+            )
+
     def _settle(self, stale: list[int]) -> None:
         if stale:
             self._lost = True
