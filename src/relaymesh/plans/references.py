@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -34,10 +34,15 @@ class Reads(msgspec.Struct, frozen=True):
     outer: frozenset[int]
 
 
+NOTHING = Reads({}, frozenset())
+
+
 def read_steps(
-    expressions: Iterable[tuple[str, str]], readable: Readable, position: Position, *, undoes: bool = False
+    expressions: Sequence[tuple[str, str]], readable: Readable, position: Position, *, undoes: bool = False
 ) -> Reads:
     """What the expressions of a step read. Refuses what they may not. `undoes`: they are of `compensate`."""
+    if not expressions:
+        return NOTHING
     steps: dict[int, str] = {}
     outer: set[int] = set()
     roots = UNDO_ROOTS if undoes else ROOTS
@@ -80,14 +85,15 @@ def _check_step(path: Path, readable: Readable, position: Position, *, undoes: b
             'write steps.NAME.output or steps["NAME"].output',
         )
     name = fields[1]
-    quoted = written(("steps", name))
     if not isinstance(name, str) or (name not in readable.number and name not in readable.outer):
         known = [*readable.number, *readable.outer]
-        position.refuse(f"{quoted}: there is no step {name!r}", _meant(str(name), known))
+        position.refuse(f"{written(('steps', name))}: there is no step {name!r}", _meant(str(name), known))
     if len(fields) < 3 or fields[2] != "output":
+        quoted = written(("steps", name))
         position.refuse(f"{quoted}: of a step only its output can be read", f"write {quoted}.output")
     if name == readable.name:
         hint = "write output" if undoes else None
+        quoted = written(("steps", name))
         position.refuse(f"{quoted}.output: a step cannot read its own output", hint)
     return name
 

@@ -49,6 +49,8 @@ def read_work(
         mailbox = "" if capability else _mailbox(fields, position, namespace)
     value = fields.get("input")
     expressions = template(value, position.at("input"))
+    given: dict[str, Any] = {"max_attempts": defaults.max_attempts, "lease_ms": defaults.lease_ms}
+    given |= _retry(fields, position) | _numbers(fields, position)
     plan = StepPlan(
         name=name,
         mailbox=mailbox,
@@ -56,7 +58,7 @@ def read_work(
         input=msgspec.json.encode(value),
         dynamic=bool(expressions),
         key=_key(fields, position),
-        **{**defaults._asdict(), **_retry(fields, position), **_numbers(fields, position)},
+        **given,
     )
     return plan, expressions
 
