@@ -68,7 +68,7 @@ class Inbox:
         self._mesh._session.execute(SetBreaker(self.address, open=True))
 
     def close_breaker(self) -> None:
-        """Deliver again, whatever opened the breaker."""
+        """Close the breaker and deliver again, whatever opened it."""
         self._mesh._session.execute(SetBreaker(self.address, open=False))
 
     @overload
@@ -91,10 +91,10 @@ class Inbox:
         """Run the handler for every delivery. A handler that raises has failed.
 
         As `handle(work)`, as the decorator `@agent.handle`, or with limits as `@agent.handle(concurrency=2)`.
-        `concurrency`: at most so many runs of this handler at once, within the workers of the mesh.
-        `time_limit`: seconds a run may take; one that takes longer has failed with `TimeoutError`. A
-        coroutine is cancelled, and its delivery nacked once it has ended. A plain function cannot be stopped:
-        its delivery is nacked at the limit, what it does later is ignored, and it keeps its worker until it
+        `concurrency`: the most runs of this handler at once, within the workers of the mesh. `time_limit`:
+        seconds a run may take; one that takes longer has failed with `TimeoutError`. At the limit a coroutine
+        is cancelled, and its delivery is nacked when it has ended. A plain function cannot be stopped: its
+        delivery is nacked at the limit, its later result is ignored, and it keeps its worker until it
         returns.
         """
         limits = Limits(concurrency, time_limit)
@@ -128,7 +128,7 @@ class Agent(Inbox):
 
         Over a server the agent is online from now on: the session sends its heartbeats until the mesh is
         closed. `role` decides which types of messages it may send and get over a server: `manager`,
-        `developer`, `reviewer`, `tester` or `agent`. `metadata`: fields of its own, for people.
+        `developer`, `reviewer`, `tester` or `agent`. `metadata`: its own fields, for people.
         """
         self._mesh._session.execute(
             joining(self.address, role=role, capabilities=capabilities, metadata=metadata, settles=True)
@@ -162,23 +162,23 @@ class Agent(Inbox):
         id: 1 to 128 printable characters; generated if left out. A second send of the same id to the same
             recipient within a day returns the first receipt, with `duplicate` set. With other content it
             raises `Conflict`.
-        type: a type of the protocol (docs/reference/protocol.md), or a name of your own with a dot in it.
+        type: a type of the protocol (docs/reference/protocol.md), or your own name with a dot in it.
         priority: 1 CRITICAL, 2 HIGH, 3 NORMAL, 4 LOW, 5 BACKGROUND, or such a name. None: by type, mostly 3.
         task: messages of one task are handled one after the other, in order.
         key: the same for any other order; overrides `task`.
         delay_ms: the message is not visible before this many milliseconds have passed. A negative value, or
-            one that is no number, counts as 0, and the receipt notes it.
+            one that is not a number, counts as 0, and the receipt says so.
         ttl: seconds that a due message may wait before it becomes a dead letter. 0: no limit.
         correlation_id: the question or conversation that it belongs to; an answer carries that of its
             question.
         reply_to: the agent that gets answers and notices, if not the sender.
         requires_ack: the mesh sends the sender an `ack` when the receiver has acked, or a `nack` when the
-            message is rejected for good or dead.
+            message is rejected or becomes a dead letter.
         tags: words for people and filters.
         max_retries: retries after the first attempt. None: the mailbox's setting, else its failure contract.
         timeout: seconds to wait for room in a full mailbox before `MailboxFull`. None: do not wait.
         trace: the W3C traceparent of the message.
-        extra: fields of your own, kept beside the content and given to the receiver.
+        extra: your own fields, which the receiver gets with the content.
         """
         item: dict[str, Any] = {"to": to, "content": content}
         try:

@@ -47,10 +47,10 @@ class AsyncDelivery(Handed):
     async def ack_and_send(self, to: str, content: Any, **fields: Any) -> Receipt:
         """Ack and send a message, in one step: both are durable, or neither.
 
-        The sender is the agent of the mailbox; of a subscription's, the agent of the same name. `fields`: as
-        for `send`, without `timeout`. If the send is refused, the delivery is still to be settled. If the
-        lease was lost, raises `LeaseLost` and sends nothing. A delivery that is settled already (as by
-        at_most_once) has nothing to ack: the message is sent all the same.
+        The sender is the agent of the mailbox; for a subscription, the agent of the same name. `fields`: as
+        for `send`, without `timeout`. If the send is refused, the delivery is not settled yet. If the lease
+        was lost, it raises `LeaseLost` and sends nothing. If the delivery is already settled (as with
+        at_most_once), only the message is sent.
         """
         return (await self.ack_and_send_many([{"to": to, "content": content, **fields}]))[0]
 
@@ -78,9 +78,9 @@ class AsyncDelivery(Handed):
     async def finish(self, result: Any = None, *, usage: Mapping[str, Any] | None = None) -> None:
         """Settle a step with its result, which other steps of the task may read. Durable when it returns.
 
-        Counts also after the lease was lost, while no other holder was granted the step.
+        It also counts after the lease was lost, as long as no other holder was granted the step.
         usage: what the attempt has used in all, as `{"cost_usd": 0.12, "tokens": 3400}`.
-        A message that is no step has no result: None acks it, and any other value raises `InvalidValue`.
+        A message that is not a step has no result: None acks it, and any other value raises `InvalidValue`.
         """
         self._require_step(result)
         self._give_result(result if usage is None else Result(result, usage=usage))
@@ -94,7 +94,7 @@ class AsyncDelivery(Handed):
     ) -> None:
         """Settle a step with more steps: it completes with their outputs. See `Continue`.
 
-        Raises `InvalidPlan` if they are refused; the delivery is then still to be settled.
+        Raises `InvalidPlan` if they are refused; the delivery is then not settled yet.
         """
         growth = Continue(steps, usage=usage)
         if not self._settled:
@@ -103,7 +103,7 @@ class AsyncDelivery(Handed):
     async def fail(
         self, reason: str = "", *, code: str = "failed", usage: Mapping[str, Any] | None = None
     ) -> None:
-        """Settle a step as failed for good: it is not tried again, and its plan says what follows."""
+        """Settle a step as failed for good: it is not tried again, and its plan decides what follows."""
         if not self._settled:
             await self._end_step(Fail(self._token, code, reason, usage_of(usage)))
 
@@ -199,13 +199,11 @@ class AsyncDelivery(Handed):
         except LeaseLost:
             if isinstance(error, Ending):
                 raise
-            # The block's own error tells more; a lost lease needs no nack.
+            # The error of the block is more useful; a lost lease needs no nack.
         return isinstance(error, Ending)
 
     async def _finish(self) -> None:
-        """The work is done. If the lease was lost meanwhile, record that the next delivery need not repeat
-        it.
-        """
+        """The work is done. If the lease was lost meanwhile, record it, so that the work is not repeated."""
         if self._growth is not None and not self._settled:
             try:
                 await self._end_step(GrowStep(self._token, self._growth, self._usage))

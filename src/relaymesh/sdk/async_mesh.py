@@ -61,7 +61,7 @@ class AsyncMesh(AsyncOperations):
     ) -> None:
         """Opened by `async with`, or `await mesh.open()`. At most `workers[1]` handlers run at once.
 
-        workers: None: as the settings of the node say, at most 8 by default.
+        workers: None: the settings of the node, by default at most 8.
         """
         self._location = location_of(
             path, durability=durability, settings=settings, token=token, transport=transport
@@ -99,7 +99,7 @@ class AsyncMesh(AsyncOperations):
         return self
 
     def _follow(self, values: Parameters) -> None:
-        """Take new settings of the node, where the program chose nothing itself."""
+        """Apply new settings of the node, except those that the program chose itself."""
         self._renewer.beat.ms = values.lease_heartbeat_ms
         self._model_calls.limit_to(values.llm_parallel_limit)
         if self.path is None:
@@ -252,7 +252,8 @@ class AsyncMesh(AsyncOperations):
         return None
 
     async def close(self, *, force: bool = False, timeout: float | None = HANDLERS_STOP_S) -> None:
-        """Let handlers finish, give back unsettled deliveries, release the directory; see `Mesh.close`."""
+        """Let handlers finish, give back unsettled deliveries, and release the directory; see
+        `Mesh.close`."""
         flag(force, "force")
         most = patience(timeout)
         if self._closed:

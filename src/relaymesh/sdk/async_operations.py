@@ -72,7 +72,7 @@ class AsyncOperations:
 
     _names: Names
     _told_limit: int
-    """The limit of a message's content as a remote node said it last; 0: as the session says."""
+    """The limit of a message's content that a remote node last reported; 0: use that of the session."""
     _tables: dict[str, FailureTable]
     if TYPE_CHECKING:
 
@@ -173,14 +173,14 @@ class AsyncOperations:
         reply_to: str | None = None,
         notify: Sequence[str] = (),
     ) -> AsyncTask:
-        """Run a workflow: a `Workflow`, a dict as its YAML reads, or the name of a stored one (`"release"`,
-        or `"release@3"` for one version). Durable when it returns.
+        """Run a workflow: a `Workflow`, a dict with the same fields as YAML, or the name of a stored workflow
+        (`"release"`, or `"release@3"` for one version). Durable when it returns.
 
-        The same request runs once: a repeated submit returns the same task. `key` names the request itself;
-        without it the digest of workflow and input does. `again`: run it anew if it ended without success.
+        The same request runs once: a repeated submit returns the same task. `key` identifies the request;
+        without it the digest of workflow and input does. `again`: run it again if it ended without success.
         `owner`: the agent that pays for it. `reply_to`: the agent that gets the outcome as mail, of type
-        task_complete or task_failed. `notify`: what the owner gets mail about: "update", "complete",
-        "failed".
+        task_complete or task_failed. `notify`: the events for which the owner gets mail: "update",
+        "complete", "failed".
         """
         document, data = document_of(workflow), json_of(input)
         address = MESH_SENDER if owner is None else self._names.agent(owner, "owner")
@@ -191,7 +191,7 @@ class AsyncOperations:
         return AsyncTask(cast("AsyncMesh", self), submitted.task, submitted.duplicate)
 
     def task(self, id: str) -> AsyncTask:
-        """The task of this id. Does not ask the node whether there is one."""
+        """The task with this id. It does not check whether the task exists."""
         return AsyncTask(cast("AsyncMesh", self), FindTask(id).task)
 
     async def tasks(
@@ -206,11 +206,12 @@ class AsyncOperations:
     async def put_workflow(
         self, workflow: Workflow | Mapping[str, Any], version: str | None = None, *, owner: str | None = None
     ) -> StoredWorkflow:
-        """Keep a workflow for `submit` by name. Durable when it returns. Tasks that run keep their plans.
+        """Store a workflow, so that `submit` can run it by name. Durable when it returns. Running tasks keep
+        their plans.
 
         Without a version it gets the one in its document, or the next whole number. The same document again
-        is no new version; another document under a version that exists raises `Conflict`.
-        `owner`: the agent that pays for it.
+        makes no new version; another document under an existing version raises `Conflict`. `owner`: the agent
+        that pays for it.
         """
         address = MESH_SENDER if owner is None else self._names.agent(owner, "owner")
         request = PutWorkflow(whole_of(workflow), "" if version is None else version, address)
@@ -250,12 +251,12 @@ class AsyncOperations:
         **fields: Any,
     ) -> Schedule:
         """Run a workflow, or send `content` to agent `to`, at every tick of a cron line. Durable when it
-        returns, and each tick runs once, whatever dies.
+        returns. Each tick runs once, even after a crash.
 
-        `workflow` is as for `submit`; a stored one without a version is looked up at each tick. `missed`:
-        what to do about ticks that passed while the mesh was down: one run for all of them, or none.
-        `replace`: put other fields under a name that is taken; else that raises `Conflict`. A message may
-        have the fields `type`, `priority`, `ttl` and `key` of `send`. `owner`: the agent that pays.
+        `workflow` is as for `submit`; a stored one without a version is looked up at each tick. `missed`: for
+        ticks that passed while the mesh was down: one run for all of them, or none. `replace`: replace a
+        schedule of this name that has other fields; else that raises `Conflict`. A message may have the
+        fields `type`, `priority`, `ttl` and `key` of `send`. `owner`: the agent that pays.
         """
         address = MESH_SENDER if owner is None else self._names.agent(owner, "owner")
         message = message_of(address, to, content, fields, self._limit)
@@ -265,7 +266,7 @@ class AsyncOperations:
         return put_schedule_of(await self._session.execute(request))
 
     async def schedule(self, name: str) -> Schedule:
-        """A schedule, with its work and what its last ticks led to. Raises `NotFound`."""
+        """A schedule, with its work and the results of its last ticks. Raises `NotFound`."""
         query = ShowSchedule(self._session.namespace, name)
         return found_schedule(await self._session.execute(query), query.name)
 
@@ -275,18 +276,19 @@ class AsyncOperations:
         return [schedule_of(view) for view in await self._session.execute(query)]
 
     async def pause_schedule(self, name: str) -> Schedule:
-        """Let no tick run until it is resumed. Raises `NotFound`."""
+        """Pause a schedule: no tick runs until it is resumed. Raises `NotFound`."""
         return schedule_of(await self._session.execute(HoldSchedule(self._session.namespace, name, True)))
 
     async def resume_schedule(self, name: str) -> Schedule:
-        """Go on with the next tick: those in the pause are not missed, they are left out."""
+        """Resume a schedule at its next tick. Ticks during the pause do not run, and do not count as
+        missed."""
         return schedule_of(await self._session.execute(HoldSchedule(self._session.namespace, name, False)))
 
     async def remove_schedule(self, name: str) -> bool:
-        """Remove a schedule. What it began goes on. Returns whether there was one."""
+        """Remove a schedule. Tasks that it started go on. Returns whether there was one."""
         return await self._session.execute(RemoveSchedule(self._session.namespace, name))
 
-    # -- looking after it
+    # -- maintenance
 
     async def dead_letters(self, **filters: Any) -> list[DeadLetter]:
         """Return the dead letters that match: `receiver, sender, reason, code, ids, since, until, status,
@@ -341,12 +343,14 @@ class AsyncOperations:
         dry_run: bool = True,
         reason: str | None = None,
     ) -> PurgeReport:
-        """Count what is old; with `dry_run=False` and a `reason`, remove it for good.
+        """Count old messages, tasks and dead letters; with `dry_run=False` and a `reason`, remove them for
+        good.
 
         `done_older_than`: rows of settled messages and ended tasks; `dead_older_than`: dead letters, which
-        are archived first. Ages are timedeltas or seconds. Without any: the retention of the node itself.
-        `mailbox`: messages and dead letters of this agent, or of `pattern:name`, alone. Letters that steps
-        wait for stay, unless `including_steps`: the steps then fail. Nothing that is live is removed.
+        are archived first. Ages are timedeltas or seconds. Without any: the retention of the node. `mailbox`:
+        only messages and dead letters of this agent, or of `pattern:name`. Dead letters of steps that a task
+        waits for stay, unless `including_steps`: these steps then fail. Live messages and tasks are never
+        removed.
         """
         flag(dry_run, "dry_run")
         box = None if mailbox is None else self._names.mailbox(mailbox)
@@ -384,7 +388,7 @@ class AsyncOperations:
         return await self._session.execute(ForceDelayed(None if name is None else self._names.agent(name)))
 
     async def delayed_count(self, name: str | None = None) -> int:
-        """How many messages wait for their time: of one agent, or all."""
+        """How many delayed messages wait: those of one agent, or all."""
         return (await self.stats()).delayed(None if name is None else self._names.agent(name))
 
     async def stats(self) -> MeshStats:

@@ -36,7 +36,7 @@ class AsyncWorkerPool:
         self._closing = False
 
     def resize(self, max: int) -> None:
-        """At most so many handlers at once from now on. Those that run go on."""
+        """Set how many handlers may run at once. Running ones go on."""
         before, self._max = self._max, max
         for slots, limits in self._slots:
             slots.give_back(limits.most_of(max) - limits.most_of(before))
@@ -53,7 +53,8 @@ class AsyncWorkerPool:
     async def _fetch(
         self, inbox: AsyncInbox, handler: Callable[[AsyncDelivery], Any], limits: Limits
     ) -> None:
-        """Take as much as the route may have in hand, run by run. What waits for its turn is renewed."""
+        """Receive as many deliveries as the route may hold, and run them. Leases of queued deliveries are
+        renewed."""
         mesh = inbox._mesh
         free = Slots(limits.most_of(self._max))
         self._slots.append((free, limits))
@@ -97,9 +98,8 @@ class AsyncWorkerPool:
             free.give_back(len(run))
 
     async def close(self, timeout: float | None) -> None:
-        """Receive no more; let running handlers finish within the time. Give back the other deliveries.
-
-        If cancelled, it stops waiting for handlers and still gives their deliveries back.
+        """Stop receiving; let running handlers finish within the time, and give back the other deliveries. If
+        cancelled, it stops waiting for handlers and still gives their deliveries back.
         """
         self._closing = True
         for fetcher in self._fetchers:
@@ -121,9 +121,8 @@ class AsyncWorkerPool:
 
 
 class Slots:
-    """How many more deliveries a route may have in hand. One coroutine takes, any gives back.
-
-    Below 0: the pool was made smaller while more were out.
+    """How many more deliveries a route may hold. One coroutine takes permits, any may give them back. Below
+    0: the pool was made smaller meanwhile.
     """
 
     __slots__ = ("_count", "_some")
@@ -135,7 +134,7 @@ class Slots:
             self._some.set()
 
     async def take_all(self) -> int:
-        """Wait for one, then take all there are. Returns how many."""
+        """Wait for one permit, then take all. Returns how many."""
         while self._count <= 0:  # it may have been made smaller meanwhile
             await self._some.wait()
         self._some.clear()

@@ -33,7 +33,7 @@ __all__ = ["AsyncTask"]
 
 
 class AsyncTask:
-    """One run of a workflow. `duplicate`: an earlier submit of the same request began it."""
+    """One run of a workflow. `duplicate`: an earlier submit of the same request started it."""
 
     def __init__(self, mesh: AsyncMesh, id: str, duplicate: bool = False) -> None:
         self._mesh = mesh
@@ -48,10 +48,8 @@ class AsyncTask:
         return state_of(found(await self._mesh._session.execute(FindTask(self.id)), self.id))
 
     async def story(self) -> list[TaskEvent]:
-        """Everything that happened to the task and its steps, oldest first, as the journal has it.
-
-        Begins later than the submit if the journal no longer has it. A mesh in memory knows only the submit
-        and the end.
+        """Everything that happened to the task and its steps, oldest first, from the journal. If the journal
+        no longer has the submit, the story begins later. A mesh in memory has only the submit and the end.
         """
         return story_of(found(await self._mesh._session.execute(TellTask(self.id)), self.id))
 
@@ -89,29 +87,26 @@ class AsyncTask:
             seen = shown.revision
 
     async def answer(self, step: str, value: Any, *, by: str) -> Status:
-        """Answer the question of a step, as the agent that it asks. Returns the state of the task.
-
-        The first answer counts: another one, or one after its time, raises `Conflict`. An answer by another
-        agent raises `Unauthorized`, and one that is no option of the question `InvalidValue`.
+        """Answer the question of a step, as the agent that is asked. Returns the state of the task. The first
+        answer counts: a second one, or one after the time limit, raises `Conflict`. An answer by another
+        agent raises `Unauthorized`; a value that is not one of the options raises `InvalidValue`.
         """
         data = value_of(value, "the answer")
         address = self._mesh._names.agent(by, "by")
         return await self._mesh._session.execute(Answer(self.id, step, data, address))
 
     async def signal(self, name: str, value: Any = None, *, id: str | None = None) -> bool:
-        """Signal the task: the step that waits for this name gets the value, now or when it waits.
-
-        id: names the signal, which counts once; left out, it is a new one. Returns whether the id came
-        before.
+        """Signal the task: the step that waits for this name gets the value, now or when it waits. id:
+        identifies the signal, which counts once; without it each call is a new signal. Returns whether the id
+        came before.
         """
         data, session = value_of(value, "the value of the signal"), self._mesh._session
         chosen = session.new_ids(1)[0] if id is None else id
         return await session.execute(Signal(self.id, name, chosen, data)) and id is not None
 
     async def set_budget(self, *, cost_usd: float | None = None, tokens: int | None = None) -> Status:
-        """Give the task another budget; None: as before, 0: no limit. Returns the state of the task.
-
-        A larger one lets a task go on that has used its budget. `cost_usd` has at most 6 decimals.
+        """Give the task another budget; None: unchanged, 0: no limit. Returns the state of the task. With a
+        larger budget, a task that has used its budget goes on. `cost_usd` has at most 6 decimals.
         """
         cost = None if cost_usd is None else budget_micros(cost_usd)
         return await self._mesh._session.execute(SetBudget(self.id, cost, tokens))
@@ -119,8 +114,8 @@ class AsyncTask:
     async def rerun(self, from_step: str, input: Any = ..., *, owner: str | None = None) -> AsyncTask:
         """Run a task that has ended again, from one step on. Returns the new task.
 
-        The steps before it keep their outcomes, unless their work was undone. `input`: in place of the first
-        input. `owner`: the agent that pays for it.
+        This step runs again, and so do steps whose work was undone, and the steps that depend on them; all
+        others keep their outcomes. `input`: replaces the first input. `owner`: the agent that pays for it.
         """
         data = None if input is ... else json_of(input)
         address = MESH_SENDER if owner is None else self._mesh._names.agent(owner, "owner")
@@ -128,5 +123,5 @@ class AsyncTask:
         return AsyncTask(self._mesh, submitted.task, submitted.duplicate)
 
     async def cancel(self, reason: str = "", *, hard: bool = False) -> Status:
-        """End the task. Steps that run may finish; `hard`: their leases end too. Returns its state."""
+        """End the task. Running steps may finish; `hard`: their leases end too. Returns its state."""
         return await self._mesh._session.execute(Cancel(self.id, reason, "", hard))

@@ -194,7 +194,7 @@ def _retrying(key: object, retry: Retry) -> Rule:
 
 
 def default_code(error: BaseException) -> str:
-    """The error code of an exception that the contract does not name."""
+    """The error code of an exception that is not in the contract."""
     if isinstance(error, (MemoryError, RecursionError)):
         return FATAL
     if isinstance(error, (TimeoutError, ConnectionError)):
@@ -234,7 +234,7 @@ def after_ms(after: float) -> int:
 
 
 def until_ms(until: datetime | float) -> int:
-    """A moment as mesh time: a datetime, or seconds since 1970."""
+    """A time as mesh time: a datetime, or seconds since 1970."""
     if isinstance(until, datetime):
         try:
             until = until.timestamp()

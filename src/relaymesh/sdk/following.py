@@ -1,7 +1,7 @@
-"""Following: a program that runs handlers takes the settings of its node, and new ones while it runs.
+"""Following: a program that runs handlers uses the settings of its node, and applies changes while it runs.
 
 `thread_pool_core`, `thread_pool_max`, `lease_heartbeat_ms`, `llm_parallel_limit` and, for a remote mesh,
-`payload_max_bytes`. What the program chose itself, such as `workers=(2, 2)`, goes before them.
+`payload_max_bytes`. Values that the program chose itself, such as `workers=(2, 2)`, take precedence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Take = Callable[[Parameters], None]
 
 
 def values_in(shown: SettingsShown) -> Parameters:
-    """What a node said; a setting that this version does not know is passed over."""
+    """The settings that a node reported; settings that this version does not know are ignored."""
     known = {ROWS[each.name].field: each.value for each in shown.settings if each.name in ROWS}
     return msgspec.structs.replace(DEFAULTS, **known)
 
@@ -77,7 +77,7 @@ class Follower:
                 return
 
     def close(self) -> None:
-        """End the thread. One that waits for a node that does not answer ends by itself, later."""
+        """End the thread. If it waits for a node that does not answer, it ends later by itself."""
         with self._starting:
             self._ended.set()
         if self._thread is not None and self._thread is not threading.current_thread():

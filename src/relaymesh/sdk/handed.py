@@ -53,11 +53,11 @@ class Handed(msgspec.Struct, gc=False, eq=False):
     _extended: int = 0
     """The deadline that the node returned for the latest extension; 0 before the first."""
     _result: bytes | None = None
-    """What a handler returned, as JSON: the result of a step."""
+    """The JSON that a handler returned: the result of a step."""
     _growth: bytes | None = None
     """The steps that a handler returned in place of a result, as JSON."""
     _usage: Usage = NO_USAGE
-    """What the attempt has used, as the handler said when it returned."""
+    """The usage of the attempt that the handler returned."""
 
     @property
     def id(self) -> str:
@@ -76,7 +76,8 @@ class Handed(msgspec.Struct, gc=False, eq=False):
         """The content as a `kind`: a msgspec Struct, a dataclass, a TypedDict, a pydantic model or a builtin.
 
         Content that does not fit raises a `ValidationError` (that of msgspec, or of pydantic) which names the
-        field. A handler that lets it pass has failed with the code `invalid`: a dead letter, now.
+        field. If a handler does not catch it, the handler has failed with the code `invalid`: a dead letter,
+        at once.
         """
         return content_as(self._envelope, kind)
 
@@ -185,7 +186,8 @@ class Handed(msgspec.Struct, gc=False, eq=False):
 
     @property
     def _held(self) -> bool:
-        """Whether to work on it: its lease is held, or it was settled before it was delivered."""
+        """Whether the handler should run: the lease is held, or the delivery was settled before it was
+        delivered."""
         return self._settled or self._mesh._session.holds(self._token)
 
     @property
@@ -198,8 +200,8 @@ class Handed(msgspec.Struct, gc=False, eq=False):
         return f"<Delivery {self.id} from {self.sender} attempt {self.attempt} {state}>"
 
     def _take_result(self, value: Any) -> None:
-        """Keep what a handler returned, if this is a step. A value that is no JSON is rejected: to run the
-        handler again would not help.
+        """Keep what a handler returned, if this is a step. A value that is not JSON rejects the delivery: to
+        run the handler again would not help.
         """
         try:
             self._give_result(value)
@@ -207,7 +209,7 @@ class Handed(msgspec.Struct, gc=False, eq=False):
             raise Reject(f"step {self.step} returned a value that is no result: {error.message}") from None
 
     def _give_result(self, value: Any) -> None:
-        """Keep the result of a step. Raises `MeshError` for a value that is no JSON."""
+        """Keep the result of a step. Raises `MeshError` for a value that is not JSON."""
         if is_step(self._envelope):
             if isinstance(value, Continue):
                 self._growth, self._usage = value.document, value.usage

@@ -1,4 +1,4 @@
-"""Handlers as they are given: functions of one delivery, their limits, the names of subscriptions."""
+"""Handlers: functions of one delivery, their limits, and the names of their subscriptions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIME_LIMIT_S_MIN = 0.001
 
 @dataclass(frozen=True)
 class Limits:
-    """How many runs of one handler at once, and how many seconds each; None: no more than the pool says."""
+    """How many runs of one handler at once, and how many seconds each; None: the limits of the pool."""
 
     concurrency: int | None = None
     time_limit: float | None = None
@@ -40,7 +40,7 @@ class Limits:
             object.__setattr__(self, "time_limit", seconds)
 
     def most_of(self, workers: int) -> int:
-        """How many runs at once, where the pool has so many workers."""
+        """How many runs at once, for a pool with this many workers."""
         return workers if self.concurrency is None else min(workers, self.concurrency)
 
 
@@ -58,7 +58,8 @@ def checked_handler(handler: Any) -> Any:
 
 
 def checked_topic(topic: Any) -> str:
-    """Return the topic of `mesh.on`. Without parentheses the decorator gets the function in its place."""
+    """Return the topic of `mesh.on`. If the parentheses are missing, the decorator gets the function
+    instead."""
     if callable(topic):
         raise InvalidValue(
             f"mesh.on needs a topic, and got the function {shown(topic)}",
@@ -68,7 +69,8 @@ def checked_topic(topic: Any) -> str:
 
 
 def checked_step(agent: Any) -> str:
-    """Return the agent of `mesh.step`. Without parentheses the decorator gets the function in its place."""
+    """Return the agent of `mesh.step`. If the parentheses are missing, the decorator gets the function
+    instead."""
     if callable(agent):
         raise InvalidValue(
             f"mesh.step needs the name of an agent, and got the function {shown(agent)}",
@@ -88,5 +90,6 @@ def handler_name(handler: Any) -> str:
 
 
 async def finished(awaitable: Awaitable[Any]) -> Any:
-    """What a plain function returned to be awaited, as a coroutine: `asyncio.run` takes nothing else."""
+    """The awaitable that a plain function returned, as a coroutine, because `asyncio.run` accepts only
+    those."""
     return await awaitable

@@ -78,7 +78,7 @@ class Hooks:
         return hook
 
     def _told(self, token: int, state: str) -> None:
-        """A nack was answered. Noted if a handler of the delivery runs."""
+        """A nack was answered. This is recorded if a handler of the delivery runs."""
         if token in self._states:
             self._states[token] = state
 

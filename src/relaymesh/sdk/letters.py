@@ -32,13 +32,13 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def receiver(self) -> str:
-        """The address of the mailbox that it died in."""
+        """The address of the mailbox whose dead letter it is."""
         return self.letter.mailbox
 
     @property
     def topic(self) -> str | None:
-        """The topic that it was published to, when a subscription gave it up; its pattern if the topic is not
-        known.
+        """For the dead letter of a subscription: the topic to which it was published, or the pattern of the
+        subscription if the topic is not known.
         """
         if self.letter.topic is not None:
             return name_of(self.letter.topic)
@@ -89,7 +89,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def redrives(self) -> int:
-        """How often this message had been redriven before it died here."""
+        """How often this message was redriven before it became this dead letter."""
         return self.letter.redrives
 
     @property
@@ -220,7 +220,7 @@ def _moment(value: Any, what: str) -> datetime | None:
 def choose(
     letters: Sequence[dead_letters.DeadLetter], which: Which, filters: dict[str, Any]
 ) -> list[DeadLetter]:
-    """The letters that a redrive or purge selects. Selecting nothing is an error: name them, or a filter."""
+    """The letters that a redrive or purge selects. It is an error to give neither letters nor a filter."""
     if which is None and not filters:
         raise InvalidSettings(
             "which dead letters? name ids, letters or a filter",
@@ -253,7 +253,7 @@ def _named(which: Any) -> list[str | DeadLetter]:
 def edited_messages(
     letters: Sequence[DeadLetter], edit: Any, new_ids: Callable[[int], list[str]], limit: int
 ) -> list[Envelope | None] | None:
-    """The message that replaces each letter's own, under a new id; None where it is not edited.
+    """The message that replaces each letter's own, under a new id; None for a letter that is not edited.
 
     `edit` is a function from content to content, or the new content itself. The function runs here, in the
     caller's thread and without a lock: it may use the mesh and be slow. The redrive itself checks what

@@ -29,7 +29,7 @@ class RemoteLocation:
     transport: Transport
     settings: RemoteSettings
     find: Find | None = None
-    """Returns the node's present address, if it was found by its directory."""
+    """Returns the node's current address, if it was found by its directory."""
 
 
 @dataclass(frozen=True, kw_only=True)

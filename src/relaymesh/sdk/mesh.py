@@ -77,10 +77,10 @@ class Mesh(Operations):
             for the setting of that name.
         settings: `MeshSettings` for a directory, `RemoteSettings` for a URL.
         workers: threads that run handlers, at first and at most; for `AsyncMesh` the second number is how
-            many handlers run at once. None: as the settings of the node say, 4 and 8 by default.
+            many handlers run at once. None: the settings of the node, by default 4 and 8.
         clock: a clock to use in place of the machine's, for tests: see `relaymesh.testing`.
         token: the access token, for a URL. None: `RELAYMESH_TOKEN`.
-        transport: how to speak to the node of a URL: `websocket`, the default, or `http`.
+        transport: how to connect to the node of a URL: `websocket`, the default, or `http`.
         """
         location = location_of(
             path, durability=durability, settings=settings, token=token, transport=transport
@@ -107,7 +107,7 @@ class Mesh(Operations):
         self._closed = threading.Event()
 
     def _follow(self, values: Parameters) -> None:
-        """Take new settings of the node, where the program chose nothing itself."""
+        """Apply new settings of the node, except those that the program chose itself."""
         self._renewer.beat.ms = values.lease_heartbeat_ms
         self._model_calls.limit_to(values.llm_parallel_limit)
         if self.path is None:
@@ -157,7 +157,7 @@ class Mesh(Operations):
     ) -> Callable[[Handler], Handler]:
         """Decorator: run the function for the steps of an agent; what it returns is the step's result.
 
-        `concurrency` and `time_limit` as for `Agent.handle`. Messages that are no steps come here as well.
+        `concurrency` and `time_limit` as for `Agent.handle`. It also gets messages that are not steps.
         """
         checked_step(agent)
         limits = Limits(concurrency, time_limit)

@@ -58,7 +58,7 @@ async def open_async_session(location: Location, clock: Clock | None) -> AsyncSe
 
 
 def _given() -> Given:
-    """What goes before the settings file of a directory that this process opens."""
+    """The values that take precedence over the settings file of a directory that this process opens."""
     return Given(environment=os.environ.copy())
 
 

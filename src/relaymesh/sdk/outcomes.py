@@ -15,7 +15,7 @@ __all__ = ["WATCH_S", "found", "result_of", "spent"]
 Shown = TypeVar("Shown")
 
 WATCH_S = 20.0
-"""How long one request waits for a change; the next one goes on."""
+"""How long one request waits for a change; then the next request continues."""
 
 
 def found(shown: Shown | None, id: str) -> Shown:
@@ -25,9 +25,8 @@ def found(shown: Shown | None, id: str) -> Shown:
 
 
 def spent(rest: float, mesh_s: float, here_s: float) -> float:
-    """How much of `rest` seconds a watch took: by the clock of the mesh, or by this process if it stood.
-
-    Less than `rest`: it returned early, because its node was stopping.
+    """How much of `rest` seconds a watch took, by the clock of the mesh, or by that of this process if the
+    former did not move. Less than `rest`: it returned early, because its node was stopping.
     """
     return mesh_s if mesh_s >= rest else max(mesh_s, min(rest, here_s))
 

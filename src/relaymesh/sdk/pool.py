@@ -45,7 +45,7 @@ WORKERS_MAX = 10_000
 
 
 def worker_counts(workers: Any) -> tuple[int, int] | None:
-    """How many handlers run at first, and at most; None: as the settings of the node say."""
+    """How many handlers run at first, and at most; None: the settings of the node."""
     if workers is None:
         return None
     try:
@@ -112,7 +112,7 @@ class WorkerPool:
         return len(self._threads)
 
     def resize(self, core: int, max: int) -> None:
-        """From now on so many threads, at first and at most. Handlers that run go on."""
+        """Set the number of threads, at first and at most. Running handlers go on."""
         with self._lock:
             grown = max > self._max
             self._core, self._max = core, max
@@ -131,7 +131,8 @@ class WorkerPool:
     # -- deliveries come in
 
     def _pull(self, route: Route) -> None:
-        """Pull as many as the route may still take. A route without deliveries may always take one."""
+        """Pull as many deliveries as the route may still hold. A route without deliveries may always pull
+        one."""
         with self._lock:
             room = 0 if self._closing or route.asking else self._room_for(route)
             route.waits = room == 0 and not route.asking
@@ -154,7 +155,7 @@ class WorkerPool:
             log.info("a handler ends with its mailbox: %s", error)
 
     def _room_for(self, route: Route) -> int:
-        """One worker is kept for every route, so that one whose handler hangs does not stop the others."""
+        """One worker is kept for every route, so that a handler that hangs does not stop the other routes."""
         own = max(0, route.limits.most_of(self._max) - route.in_hand)
         if len(self._routes) == 1 or own == 0:
             return own
@@ -166,8 +167,8 @@ class WorkerPool:
         return max(self._max, len(self._routes))
 
     def _arrived(self, route: Route, got: Deliveries, error: MeshError | None) -> None:
-        """Called by the thread that committed the grant: only queue, never work. Leases of queued deliveries
-        are renewed.
+        """Called by the thread that committed the grant: it only queues, and never runs handlers. Leases of
+        queued deliveries are renewed.
         """
         with self._lock:
             route.asking = False
@@ -198,7 +199,7 @@ class WorkerPool:
                 self._threads.add(thread)
                 thread.start()
 
-    # -- deliveries are worked off
+    # -- deliveries are handled
 
     def _work(self) -> None:
         thread = threading.get_ident()
@@ -223,7 +224,7 @@ class WorkerPool:
             self._threads.discard(threading.current_thread())
 
     def _next_job(self) -> Job | None:
-        """Wait for a job; None: the pool closes. Raises `queue.Empty` if none came."""
+        """Wait for a job; None: the pool is closing. Raises `queue.Empty` if no job came."""
         with self._lock:
             self._idle += 1
         try:
@@ -308,8 +309,7 @@ class WorkerPool:
             log.warning("%s", error)
 
     def close(self, timeout: float | None, cut_short: Callable[[], bool] = lambda: False) -> None:
-        """Receive no more; let running handlers finish within the time. Give back the other deliveries.
-
+        """Stop receiving; let running handlers finish within the time, and give back the other deliveries.
         `cut_short` is called repeatedly: True ends the wait. If interrupted, it stops waiting for handlers
         and still gives their deliveries back. A second call does nothing.
         """
@@ -329,7 +329,7 @@ class WorkerPool:
             self._give_back(unbegun)
 
     def _take_kept(self) -> list[Delivery]:
-        """What threads have kept for themselves and not begun."""
+        """Deliveries that threads have taken and not begun."""
         jobs = [self._kept.pop(thread, None) for thread in list(self._kept)]
         return [delivery for job in jobs if job is not None for delivery in job[1]]
 
@@ -352,7 +352,7 @@ class WorkerPool:
                 thread.join(min(left, JOIN_S))
 
     def _give_back(self, unbegun: list[Delivery]) -> None:
-        """Give back what was not started, and what other threads have not finished."""
+        """Give back deliveries that were not started, and those that other threads have not finished."""
         own = threading.get_ident()
         late = [run for thread, run in list(self._working.items()) if thread != own]
         unbegun = [*unbegun, *self._take_kept()]
@@ -370,7 +370,7 @@ class WorkerPool:
 
 
 def runs_of(deliveries: list[AnyDelivery]) -> list[list[AnyDelivery]]:
-    """Group deliveries that came together: those of one lane in order, every other one alone."""
+    """Group deliveries that came together: those of one lane together in order, all others alone."""
     runs: list[list[AnyDelivery]] = []
     by_lane: dict[int, list[AnyDelivery]] = {}
     for delivery in deliveries:

@@ -14,8 +14,8 @@ __all__ = ["asked_under", "checked_answer"]
 def asked_under(fields: dict[str, Any], new_ids: Callable[[int], list[str]]) -> tuple[str, bool]:
     """The correlation id of a question, taken out of its fields, and whether it was generated here.
 
-    A question with an id of its own uses it as its correlation id: asked again, even after a crash, it gets
-    the same answer.
+    A question with a given id uses it as its correlation id. So if it is asked again, even after a crash, it
+    gets the same answer.
     """
     given, name = fields.pop("correlation_id", None), "correlation_id"
     if given is None:

@@ -1,4 +1,4 @@
-"""Lease renewal: a long model call never runs twice because it is long. And the end of time limits."""
+"""Lease renewal, so that a long model call is not delivered twice. Also the end of time limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from relaymesh.wire.tasks import is_step
 log = logging.getLogger("relaymesh.sdk")
 
 LOOK_EVERY_S = 0.5
-"""How often to look for leases to renew; four times within the shortest lease if that is more often."""
+"""How often to check for leases to renew; four times within the shortest lease if that is more often."""
 RENEW_BELOW = 2 / 3
 """A lease is renewed to its full length when less than this share of it is left."""
 
@@ -54,7 +54,7 @@ class _Held:
 
 
 class _Asked(NamedTuple):
-    """A renewal that was sent; `before`: the deadline noted when it was sent."""
+    """A renewal that was sent; `before`: the known deadline when it was sent."""
 
     delivery: Any
     length_ms: int
@@ -62,7 +62,7 @@ class _Asked(NamedTuple):
 
 
 class _Renewing:
-    """The deliveries that are worked on, and which of them need a longer lease."""
+    """The running deliveries, and which of them need a longer lease."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
@@ -74,7 +74,7 @@ class _Renewing:
         """Called when the first delivery is held."""
 
     def hold(self, delivery: Any) -> None:
-        """Renew from now on, to the present length of the lease. Does nothing if it is already renewed."""
+        """Renew from now on, to the current length of the lease. Does nothing if it is already renewed."""
         if id(delivery) not in self._held:
             length_ms = min(max(1, delivery._deadline - self._now()), LEASE_MS_MAX)
             self._held[id(delivery)] = _Held(delivery, length_ms, self.beat)
@@ -112,15 +112,14 @@ class _Renewing:
             self._limits.pop(id(limit), None)
 
     def _start(self) -> None:
-        """Look for leases and limits from now on."""
+        """Start checking leases and limits."""
 
     def _wake(self) -> None:
-        """Look now: something is due before the next look."""
+        """Check now: something is due before the next check."""
 
     def _overdue(self) -> list[tuple[Any, Nack]]:
-        """Runs whose time is over, to be nacked now. Their leases are no longer renewed.
-
-        The delivery is lost for the handler that is still running: what it does with it is refused.
+        """Runs whose time is over, to be nacked now. Their leases are no longer renewed. For the handler that
+        still runs, the delivery is lost: its calls on it are refused.
         """
         now, nacks = self._now(), []
         for limit in list(self._limits.values()):
@@ -142,11 +141,10 @@ class _Renewing:
         log.warning("the lease of %s was lost while it was worked on", delivery.id)
 
     def extended(self, delivery: Any, deadline: int, before: int) -> None:
-        """Note a deadline that the node returned; `before`: the deadline noted when the request was sent.
-
-        If another answer was noted meanwhile, the two may have overtaken each other and the later deadline
-        holds: an extension never shortens a lease. Otherwise this one holds, even if it is earlier: a
-        restarted node gives its remote holders one full lease from its start on.
+        """Record a deadline that the node returned; `before`: the known deadline when the request was sent.
+        If another answer came meanwhile, the two answers may be in the wrong order, and the later deadline
+        counts, because an extension never shortens a lease. Otherwise this deadline counts, even if it is
+        earlier: a restarted node gives its remote holders one full lease from its start on.
         """
         with self._noting:
             overlapped = delivery._extended != before
@@ -221,7 +219,7 @@ class Renewer(_Renewing):
         self._stopping = True
         self._due.set()
         self._held.clear()
-        self.on_first = _nothing  # the thread may end a moment later, and must not keep the mesh meanwhile
+        self.on_first = _nothing  # the thread may end a moment later, and must not keep the mesh in memory
 
 
 class AsyncRenewer(_Renewing):

@@ -17,7 +17,7 @@ __all__ = ["Continue", "Result"]
 class Result:
     """The result of a step, with what the attempt has used: `Result(value, usage={"cost_usd": 0.12})`.
 
-    Of a message that is no step the value is dropped, as any value that a handler returns.
+    For a message that is not a step, the value is ignored, like any value that a handler returns.
     """
 
     def __init__(self, value: Any = None, *, usage: Mapping[str, Any] | None = None) -> None:
@@ -29,12 +29,12 @@ class Result:
 
 
 class Continue:
-    """The step goes on as more steps, and completes with their outputs: `Continue([{"name": …}, …])`.
+    """The step continues with more steps, and completes with their outputs: `Continue([{"name": …}, …])`.
 
     `steps`: a list of steps as documents, each with its `name`; a dict as `steps` of a workflow; or a
-    `Workflow`, of which only the steps count. They may read what came before the step, and belong to the same
-    task. The plan of the step must say `grows: true`. A step whose new steps are refused has failed: it is
-    tried again as its plan says.
+    `Workflow`, of which only the steps count. They may read the steps before the step, and belong to the same
+    task. The plan of the step must say `grows: true`. If the new steps are refused, the step has failed, and
+    is tried again as its plan says.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Continue:
 
 
 def steps_of(steps: Any) -> bytes:
-    """The steps that a step goes on as, as JSON. Raises `InvalidPlan`."""
+    """The steps with which a step continues, as JSON. Raises `InvalidPlan`."""
     if isinstance(steps, Workflow):
         steps = steps.document()["steps"]
     given: Any = None

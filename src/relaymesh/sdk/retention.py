@@ -1,4 +1,4 @@
-"""Purging what is old, as the SDK shows it: ages go in, a report of what went, or would go, comes out."""
+"""Purging old messages, tasks and dead letters: from ages to a report of what was, or would be, removed."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ audit = logging.getLogger("relaymesh.audit")
 
 @dataclass(frozen=True)
 class PurgedRows:
-    """Old things of one kind: `messages`, `ids`, `tasks`, `steps`, `keys` or `dead_letters`.
-
-    `mailbox`: the address, or the target of ids; None for kinds that belong to none.
+    """What is old of one kind: `messages`, `ids`, `tasks`, `steps`, `keys` or `dead_letters`. `mailbox`: the
+    address, or the target of ids; None for kinds without a mailbox.
     """
 
     kind: str
@@ -59,7 +58,7 @@ class PurgedRows:
 class PurgeReport:
     """What is old, counted before anything was removed, and how much of each kind was removed.
 
-    `waiting_letters`: old dead letters of steps that wait for a decision, of `waiting_tasks` tasks. They stay
+    `waiting_letters`: old dead letters of steps that wait for a decision, in `waiting_tasks` tasks. They stay
     unless they were included; then their steps fail.
     """
 
@@ -84,7 +83,7 @@ def asked_preview(
 def asked_purge(
     preview: PurgePreview, reason: Any, mailbox: str | None, including_steps: bool, after: int = 0
 ) -> Purge:
-    """The request that removes what a preview has counted."""
+    """The request that removes what a preview counted."""
     return Purge(reason, preview.done_before, preview.dead_before, mailbox, including_steps, after)
 
 
@@ -110,7 +109,7 @@ def report_of(preview: PurgePreview, counts: PurgeCounts | None) -> PurgeReport:
 
 
 def log_purge(request: Purge, counts: PurgeCounts) -> None:
-    """One line to the logger `relaymesh.audit`: who, what, why. A node writes its audit log besides."""
+    """One line to the logger `relaymesh.audit`: who, what, why. A node also writes its audit log."""
     try:
         who = getpass.getuser()
     except (KeyError, OSError):

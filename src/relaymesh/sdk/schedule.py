@@ -1,4 +1,4 @@
-"""Schedules, as a caller gives them and as the SDK shows them."""
+"""Schedules: what a caller passes, and what the SDK returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIELDS = ("type", "priority", "ttl", "key")
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule: what it runs, when next, and what its last ticks led to."""
+    """A schedule: what it runs, its next tick, and the results of its last ticks."""
 
     name: str
     cron: str
@@ -39,7 +39,7 @@ class Schedule:
     next_at: datetime | None
     """Its next tick; None while it is paused. A tick that waits is in the past."""
     workflow: str | None
-    """The workflow that it runs: of a stored one `release` or `release@3`; None: it sends a message."""
+    """The workflow that it runs; a stored one as `release` or `release@3`; None: it sends a message."""
     document: Mapping[str, Any] | None
     """The workflow itself, if it was given whole; None in lists."""
     input: Any
@@ -50,7 +50,7 @@ class Schedule:
     """None in lists."""
     runs: int
     skipped: int
-    """Ticks that have passed without a run of their own."""
+    """Ticks that passed without their own run."""
     last_tick: datetime | None
     last_run: str | None
     """The task or the message of the last run."""
@@ -58,12 +58,12 @@ class Schedule:
     waiting: str | None
     """Why the tick that is due could not run yet; None: no tick waits."""
     tries: int
-    """How often that tick was tried."""
+    """How often the due tick was tried."""
     reason: str | None
-    """Why the last ticks without a run had none; None since the next run."""
+    """Why the last skipped ticks had no run; None after the next run."""
     created_at: datetime
     duplicate: bool
-    """It was there before, with the same fields."""
+    """It existed before, with the same fields."""
 
 
 def schedule_of(view: ScheduleView, *, duplicate: bool = False) -> Schedule:
@@ -109,7 +109,7 @@ def found_schedule(view: ScheduleView | None, name: str) -> Schedule:
 def work_of(
     workflow: Workflow | Mapping[str, Any] | str | None, input: Any, to: str | None, message: Envelope | None
 ) -> Work:
-    """What a caller wants a tick to begin: a run of a workflow, or a message."""
+    """What a tick starts: a run of a workflow, or a message."""
     if (workflow is None) == (to is None):
         raise InvalidValue(
             "a schedule runs a workflow or sends a message: exactly one of the two",

@@ -1,4 +1,4 @@
-"""What the SDK needs of a node, local or remote: a handful of calls.
+"""The calls of a node, local or remote, that the SDK uses.
 
 An operation is a value: a command or a query of the kernel, or a request to the node. A session carries it to
 the node and returns its result, so a new operation changes no session. `relaymesh.node.local.LocalSession`
@@ -17,7 +17,7 @@ from relaymesh.kernel.deliveries import Deliveries
 from relaymesh.kernel.request import Request, Result
 
 Arrival = Callable[[Deliveries, MeshError | None], None]
-"""Called once, by the thread that has the deliveries: it only queues them, and never works."""
+"""Called once, by the thread that has the deliveries: it only queues them, and never runs handlers."""
 
 
 class Pull(Protocol):
@@ -28,7 +28,7 @@ class Pull(Protocol):
 
 
 class Described(Protocol):
-    """What both kinds of session say of their node, without a request."""
+    """What both kinds of session know of their node, without a request."""
 
     @property
     def namespace(self) -> str:
@@ -56,11 +56,11 @@ class Described(Protocol):
         """This many new message ids."""
 
     def holds(self, token: int) -> bool:
-        """Whether the lease is still held, as far as is known here. Any thread may ask."""
+        """Whether the lease is still held, as far as this process knows. Thread-safe."""
 
 
 class Session(Described, Protocol):
-    """Requests in the caller's thread. Thread-safe."""
+    """Sends requests in the caller's thread. Thread-safe."""
 
     def execute(
         self, request: Request[Result], *, timeout: float | None = None, durable: bool = False

@@ -1,7 +1,7 @@
 """The signals that ask a program to stop: SIGINT, SIGTERM and SIGHUP.
 
 A signal that was ignored when the program started stays ignored: `nohup` ignores SIGHUP so that the program
-outlives its terminal, and a shell script ignores SIGINT for its background jobs.
+runs on after its terminal is closed, and a shell script ignores SIGINT for its background jobs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def heeded(numbers: Iterable[signal.Signals] = STOP_SIGNALS) -> list[signal.Sign
 def told_to_stop(tell: Callable[[signal.Signals], object]) -> Iterator[None]:
     """Call `tell` in the main thread for each stop signal while the block runs; then restore the handlers.
 
-    Signals for which the program has a handler of its own are left to it. Outside the main thread nothing
-    is watched: Python allows signal handlers there only.
+    Signals for which the program has its own handler are not changed. Outside the main thread nothing is
+    watched: Python allows signal handlers there only.
     """
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():

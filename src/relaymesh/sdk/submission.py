@@ -16,11 +16,11 @@ __all__ = ["MESH_SENDER", "document_of", "json_of", "plan_json", "value_of", "wh
 
 
 MESH_SENDER = "default/mesh"
-"""The sender of messages, and the owner of tasks, that name none."""
+"""The default sender of messages and owner of tasks."""
 
 
 def document_of(workflow: Workflow | Mapping[str, Any] | str) -> bytes:
-    """The document of a workflow, as JSON; of a stored one its name."""
+    """The document of a workflow as JSON; for a stored workflow its name."""
     if isinstance(workflow, str):
         name, version = split_name(workflow)
         return _json(f"{name}@{version}" if version else name, "the name of the workflow")

@@ -25,7 +25,7 @@ class StepState:
     """One step of a task. `attempt`: how often it was granted.
 
     `waiting`: why a pending step was not sent, or what a running one waits for: an answer, a signal, a time.
-    `uncertain`: it undoes a step of which it is unknown whether it was done.
+    `uncertain`: it undoes a step whose outcome is not known.
     """
 
     name: str
@@ -46,10 +46,10 @@ class StepState:
 
 @dataclass(frozen=True)
 class TaskSummary:
-    """A task without its steps. `waiting`: why it sends nothing, or that it undoes what it did.
+    """A task without its steps. `waiting`: why it sends no steps, or that it undoes its steps.
 
     `cost_usd`, `tokens`: what its attempts have used; `cost_usd_max`, `tokens_max`: its budget, None without
-    one. `again_of`: the task whose outcomes a rerun took over; empty: it is no rerun.
+    one. `again_of`: for a rerun, the task whose outcomes it took over; else empty.
     """
 
     id: str
