@@ -96,7 +96,9 @@ async def _settle(session: WebSocketSession, row: DeliveryRow, outcome: Outcome)
     if isinstance(outcome, Grown):
         if not step:
             return await session.execute(
-                Nack(row.token, INVALID, "only a step of a task may go on as more steps", retryable=False)
+                Nack(
+                    row.token, INVALID, "only a step of a task can continue with more steps", retryable=False
+                )
             )
         try:
             await session.execute(GrowStep(row.token, outcome.steps, usage))

@@ -78,7 +78,7 @@ def verify(
             call.output.record({"sound": False, "lines": count, "file": line.file, "line": line.number})
             raise CheckFailed(
                 f"{line.file} line {line.number} {line.fault}",
-                hint="what stands before it is as it was written; from there on nothing is proven",
+                hint="the lines before it are unchanged; from there on nothing is proven",
             )
         count += 1
         first, last = first or line.fields["seq"], line
@@ -86,7 +86,9 @@ def verify(
     head = last.fields.get("hash")
     call.output.record({"sound": found, "lines": count, "first": first, "head": head})
     if not found:
-        raise CheckFailed("no line has that hash", hint="the log was cut off at its end, or is another")
+        raise CheckFailed(
+            "no line has that hash", hint="the log was cut off at its end, or is a different log"
+        )
 
 
 def _lines(call: Call) -> Iterator[Line]:

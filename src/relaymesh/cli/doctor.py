@@ -246,7 +246,9 @@ def _journal(patient: Patient) -> Check:
         return Check("journal", "fail", unreadable_text(report), "relaymesh journal set-aside --all")
     if report.torn_tail and not patient.locked:
         return Check(
-            "journal", "note", f"{found}; a torn tail, promised to no caller, is dropped at the next start"
+            "journal",
+            "note",
+            f"{found}; a torn tail, for which no caller has a receipt, is dropped at the next start",
         )
     return Check("journal", "ok", f"{found}; every byte reads back")
 
@@ -262,7 +264,12 @@ def _mirror(patient: Patient) -> Check:
         return Check("mirror", "fail", f"{words}: {path} is not there", f"mount {path}, and start the node")
     disk = RealDisk(path)
     if disk.exists(INCOMPLETE):
-        return Check("mirror", "note", f"{words}: {path} is being filled, or was", "start the node")
+        return Check(
+            "mirror",
+            "note",
+            f"{words}: {path} is incomplete: it is being filled, or its filling was interrupted",
+            "start the node",
+        )
     theirs, ours = standing_of(disk), standing_of(patient.disk)
     compare = f"relaymesh journal verify --mirror {path}"
     if theirs.acknowledged > ours.next_sequence:

@@ -77,7 +77,7 @@ def show(
         found, problem = _in_force(call, node)
     call.output.rows(SHOWN, [_row(each) for each in found])
     if problem:
-        call.output.note(f"the file as it is now is not in force: {problem}")
+        call.output.note(f"the current file is not applied: {problem}")
 
 
 @app.command("diff")
@@ -105,7 +105,7 @@ def reload(
         if node is None:
             resolve(_given(), call.path / SETTINGS_FILE)
             raise NotFound(
-                f"no node runs on {call.path}; the settings there are sound",
+                f"no node runs on {call.path}; the settings there are valid",
                 hint="the next relaymesh serve reads them",
             )
         load = node.post("/v1/settings/reload", None, SettingsLoadBody)

@@ -1,7 +1,7 @@
 """Advancing: the shell's half of a step. It evaluates what a ready step is sent, outside the lock.
 
-Expressions read immutable values only (the task's input, outputs of steps that have ended), so two threads
-that advance the same task work out the same, and the kernel takes the first.
+Expressions read only immutable values (the task's input, outputs of ended steps). So two threads that advance
+the same task compute the same, and the kernel accepts the first.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["Advancing"]
 log = logging.getLogger("relaymesh.node")
 
 ROUNDS_MAX = 16
-"""Advances of one task in one turn; the next settle or housekeeping goes on."""
+"""How many advances of one task one call makes; the next settle or housekeeping continues."""
 RETRY_MS_MIN = 100
 RETRY_MS_MAX = 5_000
 """How soon a blocked task is tried again; the time doubles each time."""
 
 
 class Advancing:
-    """Sends the ready steps of tasks. Thread-safe: any thread that settled something calls `advance`."""
+    """Sends the ready steps of tasks. Thread-safe: each thread that settled something calls `advance`."""
 
     def __init__(
         self,
@@ -57,7 +57,8 @@ class Advancing:
         core.on_ready = self.advance
 
     def advance(self, step: Step) -> None:
-        """What a decision made ready is sent, before the decision is committed: mostly in one frame."""
+        """Send the steps that a decision made ready, before the decision is committed: mostly all is in
+        one frame."""
         waiting = list(step.ready or ())
         while waiting or step.owes:
             for task in waiting:  # the list grows
@@ -65,7 +66,7 @@ class Advancing:
             waiting = self.mail.send(step) if step.owes else []
 
     def tend(self, now: int) -> int | None:
-        """Try blocked tasks again. Returns when to come next; None: no task is blocked."""
+        """Try blocked tasks again. Returns when to call it next; None: no task is blocked."""
         with self._lock:
             due = [task for task, (at, _) in self._blocked.items() if at <= now]
         for task in due:
@@ -84,8 +85,8 @@ class Advancing:
         return min([*times, *([] if mail_at is None else [mail_at])], default=None)
 
     def _try(self, task: str, step: Step) -> list[str]:
-        """A task that cannot be advanced is tried again later. It must not fail the settle before it, which
-        is decided, nor other tasks. Returns other tasks that became ready meanwhile.
+        """A task that cannot be advanced is tried again later. Its error must not affect the settle, which is
+        already decided, nor other tasks. Returns other tasks that became ready meanwhile.
         """
         try:
             return self._advance(task, step)
@@ -97,7 +98,8 @@ class Advancing:
             return []
 
     def _advance(self, task: str, step: Step) -> list[str]:
-        """Returns other tasks that became ready meanwhile: time passes in each decision."""
+        """Returns other tasks that became ready meanwhile, because each decision also handles what fell
+        due."""
         core = self._core
         others: list[str] = []
         for _ in range(ROUNDS_MAX):
@@ -131,7 +133,7 @@ class Advancing:
                 self._block(task, result.blocked)
                 return others
             if task not in made_ready:
-                break  # the decision looked at the task last of all: nothing is left to send
+                break  # the decision checked the task at its end: nothing is left to send
         else:
             self._block(task, "it has more to send")
             return others
@@ -156,7 +158,7 @@ class Advancing:
         return self.loop_thread is not None and self.loop_thread == threading.get_ident()
 
     def _leave(self, task: str) -> None:
-        """Leave a task to housekeeping, at once."""
+        """Pass a task to housekeeping, which tries it at once."""
         with self._lock:
             self._blocked[task] = (0, 0)
         self._core.on_timer()

@@ -1,8 +1,8 @@
 """The local session for an event loop: it decides on the loop and commits in one thread.
 
-The loop never waits for the disk. Grants and acks need no sync: the loop writes them itself while the disk
-is idle. The commit thread writes and syncs the rest. Commands that arrive while a sync runs share the next
-frame and the next sync. One call into the loop then hands over every result of that sync.
+The loop never waits for the disk. Grants and acks need no sync: the loop writes them itself while the disk is
+idle. The commit thread writes and syncs the rest. Commands that arrive while a sync runs share the next frame
+and the next sync. One call into the loop then delivers every result of that sync.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Done = TypeVar("Done")
 
 
 class CommitThread:
-    """Writes and syncs when asked. Requests that arrive during one round are done in the next round."""
+    """Writes and syncs on request. Requests that arrive during one round are done in the next round."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -121,7 +121,7 @@ class AsyncWatch:
 
 
 class AsyncReceiver(Receiver, eq=False, kw_only=True):
-    """A receive on the loop. Deliveries that come after it was cancelled go back unburned."""
+    """A receive on the loop. Deliveries that come after it was cancelled go back; no attempt is counted."""
 
     future: Any = None
     session: Any = None
@@ -161,9 +161,8 @@ class AsyncLocalSession(InProcess):
     def execute(
         self, request: Request[Result], *, timeout: float | None = None, durable: bool = False
     ) -> Coroutine[Any, Any, Result]:
-        """Do what a command, a query or a request to the node asks for; see `LocalSession.execute`.
-
-        Not a coroutine function itself: what it returns is awaited, one coroutine fewer for each call.
+        """Execute a command, a query or a request to the node; see `LocalSession.execute`. It is not a
+        coroutine function: it returns an awaitable, which saves one coroutine for each call.
         """
         if isinstance(request, SENDING):
             return self._send(request, timeout)  # type: ignore[return-value]  # what these result in
@@ -193,7 +192,7 @@ class AsyncLocalSession(InProcess):
         return result
 
     async def _filed(self, command: Any) -> list[str]:
-        """Move what is large in a command into files, in another thread. Returns what to release."""
+        """Move large content of a command into files, in another thread. Returns the files to release."""
         filing = self._loop.run_in_executor(None, self._payloads.file, command)
         try:
             return await asyncio.shield(filing)
@@ -206,7 +205,7 @@ class AsyncLocalSession(InProcess):
             self._payloads.release(filing.result())
 
     async def whole(self, answer: Result) -> Result:
-        """The answer with its content. Nothing leaves the process without it."""
+        """The answer with its content from payload files. Every answer passes here."""
         if self._payloads.used and has_files(answer):
             whole: Result = await asyncio.to_thread(fill, answer, self._payloads)
             return whole
@@ -319,7 +318,7 @@ class AsyncLocalSession(InProcess):
 
     def _commit(self, step: Step, durable: bool = False) -> asyncio.Future[None] | None:
         """What to await before the result may leave; None: it may leave now. Deliveries to other waiters
-        leave by themselves.
+        leave separately.
         """
         core = self._core
         waits = core.waits_for_sync
@@ -342,7 +341,7 @@ class AsyncLocalSession(InProcess):
         return True
 
     def _passed(self, needs: Marks, sync_to: int) -> asyncio.Future[None]:
-        """Done when the marks have passed; the commit thread syncs through `sync_to`."""
+        """A future that is done when the marks have passed; the commit thread syncs through `sync_to`."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._core.wait_for(_Pending(needs, future))
         self._commits.want(sync_to)

@@ -1,4 +1,4 @@
-"""Checkpoints of a node: when one is due, and how it is written; then segments behind it are archived."""
+"""Checkpoints of a node: when one is due, and how it is written. Then older segments are archived."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("relaymesh.node")
 T = TypeVar("T")
 
 SEGMENTS_MAX = 64
-"""So many segments at a start, each begun by a start of its own, are worth a checkpoint."""
+"""With this many segments at a start (each start begins one), a checkpoint is taken."""
 
 
 class Checkpointing:
@@ -51,7 +51,7 @@ class Checkpointing:
         self._at_work = SideWork("relaymesh-checkpoint")
 
     def begin_if_due(self) -> None:
-        """Take one when the journal has grown enough: in a thread of its own, or here if there are none."""
+        """Take one when the journal has grown enough: in its own thread, or here if there are no threads."""
         grown = self._core.journal.bytes_written - self._checkpointed_bytes
         due = grown >= self._settings.checkpoint_bytes or self._many_segments
         if not due or self._at_work.running or self._disk is None:
@@ -111,5 +111,5 @@ class Checkpointing:
             return work()
 
     def end(self, seconds: float) -> None:
-        """Begin no more, and wait for a checkpoint under way: it is of use to the next start."""
+        """Start no more, and wait for a running checkpoint, because the next start needs it."""
         self._at_work.end(seconds)

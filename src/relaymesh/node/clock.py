@@ -1,4 +1,4 @@
-"""Clocks. Mesh time is what the kernel is given as `now`.
+"""Clocks. Mesh time is the `now` of the kernel.
 
 It starts at max(wall clock, last record). From then on it follows a clock that counts suspended time
 (`CLOCK_BOOTTIME` where there is one). A jump of the wall clock therefore changes nothing while the process
@@ -16,7 +16,7 @@ _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """The source of time."""
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, by the wall clock of this machine."""
@@ -62,7 +62,7 @@ class SystemClock:
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    # These run several times per message, so they have no stack frame of their own.
+    # These run several times per message, so they are bound directly, without a function of their own.
     elapsed_ns = staticmethod(
         time.monotonic_ns if _BOOTTIME is None else partial(time.clock_gettime_ns, _BOOTTIME)
     )
@@ -96,7 +96,7 @@ class MeshTime:
 
 
 class SuspendGuard:
-    """Detects, between two looks, that the machine was suspended or its wall clock was moved."""
+    """Detects, between two calls, that the machine was suspended or its wall clock was changed."""
 
     def __init__(self, clock: Clock, mesh_time: MeshTime, threshold_ms: int = 5_000) -> None:
         self._clock = clock
@@ -106,7 +106,7 @@ class SuspendGuard:
         self._drift_ms = mesh_time.drift_ms()
 
     def look(self) -> str | None:
-        """What happened since the last look, in words; None if nothing did."""
+        """What happened since the last call, in words; None if nothing did."""
         slept_ns = self._clock.elapsed_ns() - self._clock.awake_ns()
         drift_ms = self._mesh_time.drift_ms()
         suspended = (slept_ns - self._slept_ns) // 1_000_000

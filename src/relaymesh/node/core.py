@@ -80,9 +80,8 @@ class JournalPort(Protocol):
 
 
 class Receiver(msgspec.Struct, eq=False):
-    """What this process does with the deliveries for one waiter: `release` is called once they may leave.
-
-    The kernel knows the waiter alone, which is a value. See `Core.receive`.
+    """What this process does with the deliveries for one waiter: `release` is called once they may leave. The
+    kernel has only the waiter, which is a value. See `Core.receive`.
     """
 
     waiter: Waiter
@@ -153,7 +152,7 @@ class Core:
     def submit(self, command: Command[Any], *, send_ready: bool = True) -> Step:  # noqa: C901 - hot: one call
         """Decide a command. The records are not durable yet: `commit` the step, or wait with a ticket.
 
-        `send_ready`: send the steps of tasks that it made ready; else that is left to the caller.
+        `send_ready`: also send the steps of tasks that it made ready; else the caller does.
         """
         if self.failure is not None:
             self._refuse()
@@ -204,7 +203,7 @@ class Core:
         return step
 
     def forgo(self, mailbox: str, receiver: Receiver) -> Step:
-        """The receiver waits no longer. The result says whether it still waited: then it is not released."""
+        """The receiver stops waiting. Returns whether it still waited: then it is not released."""
         step = self.submit(Forgo(mailbox, receiver.waiter))
         if step.result:
             self._receivers.pop(receiver.waiter, None)
@@ -217,8 +216,8 @@ class Core:
         return receiver
 
     def _tell(self, step: Step) -> None:
-        """Wake the senders that wait for room, and the callers that watch tasks: these once the change may be
-        told, so that they need not wait twice.
+        """Wake the senders that wait for room, and the callers that watch tasks. The latter are woken once
+        the change may leave, so that they need not wait twice.
         """
         if step.freed:
             latches, self._room_latches = self._room_latches, []
@@ -272,7 +271,8 @@ class Core:
                     base += record.count
 
     def when_task_moves(self, task: str, seen: int, ticket: Ticket) -> bool:
-        """Release the ticket once the task ends or its revision is not `seen`. False: that is so now."""
+        """Release the ticket once the task ends or its revision is not `seen`. False: this is already the
+        case."""
         with self._lock:
             if self.failure is not None:
                 self._refuse()
@@ -293,14 +293,14 @@ class Core:
             self._room_latches.append(open_latch)
 
     def read(self, look: Callable[[Kernel], Seen]) -> Seen:
-        """Look at the state. What is seen may not be durable yet: see `observe`."""
+        """Read the state. What is read may not be durable yet: see `observe`."""
         if self.failure is not None:
             self._refuse()
         with self._lock:
             return look(self.kernel)
 
     def observe(self, look: Callable[[Kernel], Seen]) -> tuple[Seen, Marks]:
-        """Look at the state, and return the marks that the answer must wait for, so that a power loss cannot
+        """Read the state, and return the marks for which the answer must wait, so that a power loss cannot
         revert it.
         """
         if self.failure is not None:
@@ -326,7 +326,7 @@ class Core:
         """Return when the marks have passed. The first caller writes and syncs for all that wait."""
         written, synced = needs
         while self.synced < synced:
-            with self._syncing:  # sync first, then the write behind it: callers wait in one queue, not in two
+            with self._syncing:  # before the lock of the write, so that callers wait in one queue, not in two
                 if self.synced < synced:
                     self._write_through(synced)
                     self._sync()
@@ -348,7 +348,7 @@ class Core:
             self.on_timer()
 
     def arm_timer(self) -> int:
-        """Have `on_timer` called for what is due before the next event. Returns its mesh time."""
+        """Call `on_timer` for everything that is due before the next event. Returns the mesh time."""
         with self._lock:
             self.timer_at = self.kernel.next_event_at
             return self.timer_at
@@ -359,11 +359,11 @@ class Core:
             self._write()
 
     def write_light(self) -> bool:
-        """Write what waits, if that needs no wait for the disk or for another thread. Returns whether it
-        wrote.
+        """Write the waiting records, if that needs no wait for the disk or for another thread. Returns
+        whether it wrote.
 
         Grants and acks can be written this way unless a sync runs: they are a few kilobytes, copied into
-        pages that are in memory. Two hand-overs between threads cost several times that.
+        pages that are in memory. Two switches between threads would cost several times that.
         """
         if self._syncing.locked() or not self._writing.acquire(blocking=False):
             return False
@@ -397,9 +397,8 @@ class Core:
         self._write_frame(*taken)
 
     def _take(self) -> tuple[list[bytes], list[Projection], int]:
-        """Take what waits to be written. Returns it with the sequence behind it.
-
-        Rows of tasks and steps are made here: one that several decisions of a frame changed is made once.
+        """Take the records that wait to be written. Returns them with the sequence after them. Rows of tasks
+        and steps are made here: a row that several decisions of a frame changed is made once.
         """
         encoded, self._encoded = self._encoded, []
         self._records = []
@@ -561,7 +560,7 @@ def _nothing_now(_: object) -> None:
 
 
 class NullJournal:
-    """The journal of a mesh that keeps nothing."""
+    """The journal of a mesh in memory: it stores nothing."""
 
     def __init__(self, next_sequence: int) -> None:
         self._next = next_sequence

@@ -1,8 +1,8 @@
 """What a node does once a day: report dead letters, archive and purge old ones, and drop old segments.
 
-It runs first at the start, and then on each new day (UTC) of the wall clock. The files, letters and segments
-themselves tell what is due, so a node that is restarted every day still does it every day, and a node that
-was down for a month catches up.
+It runs first at the start, and then on each new day (UTC) of the wall clock. What is due follows from the
+files, dead letters and segments. So it also works for a node that is restarted every day, and a node that was
+down for a month catches up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AGAIN_MS = 3_600_000
 
 
 class Daily:
-    """Tells when the daily work is due, and does it. Only one thread at a time calls `run`."""
+    """Knows when the daily work is due, and does it. Only one thread at a time calls `run`."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class Daily:
         self._stopped = True
 
     def run(self) -> None:
-        """Raises nothing: a failure is logged and tried again in an hour. The other work is still done."""
+        """It never raises: a failure is logged and tried again after an hour. The other work is still
+        done."""
         self._try("the report of dead letters failed", self._report)
         self._try("the daily work failed; nothing was removed that was not archived before", self._drop)
 

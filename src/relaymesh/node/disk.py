@@ -1,4 +1,4 @@
-"""The real disk: one folder of the file system behind the journal's `Disk` port, for its owner alone."""
+"""The real disk: one folder of the file system as the journal's `Disk` port, readable by its owner only."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class RealLock:
 if sys.platform == "win32":
 
     def _lock_now(descriptor: int) -> None:
-        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # far behind the text, which stays readable
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)  # far after the text, which stays readable
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except OSError as error:

@@ -1,7 +1,5 @@
-"""Filling: what leaves the core gets its content back where that is in payload files.
-
-Called without the core's lock, and never on an event loop. `has_files` is cheap, and says whether there is
-anything to do.
+"""Filling: puts content from payload files back into values that leave the core. Called without the core's
+lock, and never on an event loop. `has_files` is cheap, and says whether there is anything to do.
 """
 
 from __future__ import annotations
@@ -24,9 +22,10 @@ from relaymesh.wire.payload import shown_whole, whole
 __all__ = ["DAMAGED", "Filled", "fill", "fill_deliveries", "has_files"]
 
 FILLED_BYTES_MAX = 33_554_432
-"""Content of one receive. What is beyond it goes back, to come with the next: it was never in memory."""
+"""The most content of one receive. Deliveries beyond it go back and come with the next receive: they were
+never in memory."""
 OUTPUTS_BYTES_MAX = 16_777_216
-"""Results of the steps of one task that are shown with it. Of more, those in files are left out."""
+"""The most results of steps that are shown with a task. If there are more, those in files are left out."""
 DAMAGED = "payload_damaged"
 """The code of a delivery that could not be made, because the content is missing or damaged."""
 
@@ -55,7 +54,7 @@ def has_files(answer: Any) -> bool:
 def fill(answer: Any, payloads: Payloads) -> Any:
     """The answer with all content. Raises `JournalDamaged` if the result of a task is damaged.
 
-    Of a message whose content is damaged, the content says so: see `wire/payload.py`.
+    If the content of a message is damaged, the content says so: see `wire/payload.py`.
     """
     if isinstance(answer, list):
         return [fill(each, payloads) for each in answer]
@@ -72,7 +71,7 @@ def fill(answer: Any, payloads: Payloads) -> Any:
 
 
 def fill_deliveries(given: Deliveries, payloads: Payloads) -> Filled:
-    """Deliveries with their content, as many as one receive may have."""
+    """Deliveries with their content, as many as fit into one receive."""
     count = len(given) if given.settled else _portion(given)
     envelopes = list(given.envelopes[:count])
     damaged: dict[int, JournalDamaged] = {}

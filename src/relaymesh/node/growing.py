@@ -1,4 +1,4 @@
-"""Growing: the steps that a holder asks for become a command that the kernel can decide."""
+"""Growing: makes a kernel command of the steps that a holder asks for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Growing:
             token = format_token(request.token)
             raise LeaseLost(f"lease {token} is not the last one of a step that is still open")
         what = f"step {scope.step!r}"
-        document = decoded(request.document, f"{what}: what it goes on as")
+        document = decoded(request.document, f"{what}: its new steps")
         defaults = terms_of(self._values()).steps
         steps = compile_steps(document, scope.namespace, scope.names, what, defaults)
         return Grow(request.token, steps, request.usage)

@@ -1,5 +1,5 @@
-"""Housekeeping of a node: time passes without calls, schedules, idle syncs, old ids, checkpoints, and the
-daily work.
+"""Housekeeping of a node: what falls due while there are no calls, schedules, idle syncs, old ids,
+checkpoints, and the daily work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOUSEKEEPING_S = 1.0
 
 
 class Housekeeping:
-    """Does what is due, in a thread of its own or whenever `tend` is called."""
+    """Does what is due, in its own thread or when `tend` is called."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Housekeeping:
             self._last_sync_ms = now
             core.sync()
         elif core.unsynced:
-            core.idle_sync_asked = True  # no call need wake this thread for it: it comes back in time
+            core.idle_sync_asked = True  # no call needs to wake this thread for it: the thread wakes in time
         core.read(partial(_forget, None if self._store is None else self._store.applied, now))
         self._checkpointing.begin_if_due()
         self._daily_if_due(now)
@@ -116,7 +116,7 @@ class Housekeeping:
         return settings.idle_sync_ms
 
     def _watch_clock(self, now: int) -> None:
-        """After a suspend, holders that slept too get one round to speak up before their leases end."""
+        """After a suspend, holders that were suspended too get one round to renew before their leases end."""
         with self._guarding:
             event = self._guard.look()
             pause_ms = self._tuning.values.reclaim_scan_interval_ms
@@ -134,13 +134,13 @@ class Housekeeping:
             self._daily.run()
 
     def stop(self) -> None:
-        """Begin nothing more: the mesh closes."""
+        """Start nothing more: the mesh closes."""
         self._stopped = True
         self._wake.ring()
         self._daily.stop()
 
     def end_daily(self, seconds: float) -> None:
-        """Wait for the daily work under way: it ends with the letters it has in hand."""
+        """Wait for running daily work: it ends after its current portion of letters."""
         self._at_daily.end(seconds)
 
     def join(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What a node asks before it takes messages: is there room, and does the store know their ids?"""
+"""Checks before a node takes messages: is there room, and does the store know their ids?"""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from relaymesh.wire.ids import made_otherwise
 __all__ = ["Intake"]
 
 ID_CLOCK_SLACK_MS = 60_000
-"""How far a sender's clock may be ahead of ours for its UUIDv7 to be believed new."""
+"""If the time in a UUIDv7 is further ahead of this node's clock than this, the id is not taken for new."""
 
 
 class Intake:
-    """Makes commands that send ready for the kernel. `path` is what a refusal names."""
+    """Prepares commands that send for the kernel. A refusal names `path`."""
 
     def __init__(
         self,
@@ -42,9 +42,8 @@ class Intake:
         self._path = path
 
     def prepare(self, command: Sending) -> None:
-        """Make a command that sends ready for the kernel, once the disk and the store can take its messages.
-
-        Notes in it what the store knows of its ids. Does nothing that a second call does not do again.
+        """Prepare a command that sends for the kernel, once the disk and the store can take its messages. It
+        adds what the store knows of the command's ids. A second call does the same again.
         """
         self.require_capacity(command.size)
         if isinstance(command, Publish):
@@ -55,7 +54,7 @@ class Intake:
             command.known = self._look_up(command.groups)
 
     def require_capacity(self, size: int) -> None:
-        """Refuse what the disk, the store or one frame cannot take: so many bytes."""
+        """Refuse this many bytes if the disk, the store or one frame cannot take them."""
         if size > self._settings.batch_bytes_max:
             raise PayloadTooLarge(
                 f"one batch holds {size} bytes; the limit is {self._settings.batch_bytes_max}",

@@ -59,7 +59,7 @@ class LetterArchive:
 
 
 def _end_of_lines(file: File) -> int:
-    """The offset behind the last whole line; the bytes behind it are cut off."""
+    """The offset after the last whole line; the bytes after it are cut off."""
     size = end = file.size()
     while end > 0:
         start = max(0, end - BLOCK_BYTES)

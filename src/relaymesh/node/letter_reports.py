@@ -3,9 +3,9 @@
     reports/dead-letters-2026-11-18.json   for programs: see `wire/letter_report.py`
     reports/dead-letters-2026-11-18.txt    the same for people
 
-A day that has its JSON file has its report. So a node that was off at midnight writes it at its next start,
-and a node that is started often writes it once. What is new is told by the sequence that the newest report
-reached, and never by a clock.
+A day has its report if its JSON file exists. So a node that was off at midnight writes it at its next start,
+and a node that is started often writes it once. Which dead letters are new follows from the sequence that the
+newest report reached, never from a clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Light frames: what an event loop may write itself, because it takes no longer than to hand it over."""
+"""Light frames: an event loop may write them itself, because this takes no longer than passing them to
+another thread."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ class Watch:
 def give_up(
     core: Core, beyond: Sequence[int], damaged: Sequence[tuple[int, JournalDamaged]], settled: bool = False
 ) -> None:
-    """Give deliveries back that are too many, and fail those whose content cannot be read: they are tried
-    again, and are dead letters in the end. Does not wait.
+    """Give back deliveries that are too many, and fail those whose content cannot be read: they are tried
+    again, and become dead letters in the end. Does not wait.
     """
     for token, error in damaged:
         alert.error("delivery %d cannot be made: %s", token, error.message)
@@ -105,7 +105,7 @@ def give_up(
 
 
 class InProcess:
-    """What a session on a node in this process says of that node, for both the sync and the async session."""
+    """The state of a node in this process, for both the sync and the async session."""
 
     namespace = DEFAULT_NAMESPACE
 
@@ -140,7 +140,7 @@ class InProcess:
         return self.node.new_ids(count)
 
     def _left(self, given: Deliveries, filled: Filled) -> Deliveries:
-        """What a receive returns of the deliveries it was given, with their content. Does not wait."""
+        """The deliveries that a receive returns, with their content. Does not wait."""
         deliveries, beyond, damaged = filled
         if beyond or damaged:
             give_up(self._core, beyond, damaged, given.settled)
@@ -234,7 +234,7 @@ class LocalSession(InProcess):
         return self._core.execute(schedules.pause_command(request))
 
     def _watch(self, request: WatchTask) -> TaskShown | None:
-        """Wait until there is news of the task or the time is over, then look."""
+        """Wait until the task has changed or the time is over, then return its state."""
         watch = Watch()
         waits = request.wait_s > 0 and self._core.when_task_moves(request.task, request.seen, watch)
         if waits and not self.node.clock.wait(watch.latch, request.wait_s):
@@ -337,7 +337,8 @@ class LocalSession(InProcess):
         return pull
 
     def _abandon(self, mailbox: str, receiver: Receiver) -> None:
-        """The caller was interrupted: give back what it was granted meanwhile. No attempt is counted."""
+        """The caller was interrupted: give back deliveries that it was granted meanwhile. No attempt is
+        counted."""
         core = self._core
         try:
             core.commit(core.forgo(mailbox, receiver))

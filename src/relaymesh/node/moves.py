@@ -1,4 +1,4 @@
-"""What becomes of a ready step: its condition, its items, its input, its wait. Evaluated outside the lock."""
+"""Evaluates a ready step: its condition, its items, its input, its wait. This is done outside the lock."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ advance of their task.
 """
 
 QUICK_BYTES_MAX = 65_536
-"""What the expressions of the steps that are ready together may read on an event loop."""
+"""The most bytes that the expressions of all ready steps may read on an event loop."""
 
 FindWorkflow = Callable[[ShowWorkflow], WorkflowView | None]
 Resolve = Callable[[bytes], bytes]
@@ -151,7 +151,7 @@ def _waits_for_time(step: int, value: Any) -> Move:
 def included(
     step: ReadyStep, move: Move, namespace: str, find: FindWorkflow, defaults: StepDefaults = PLAIN
 ) -> Move:
-    """The steps of the stored workflow that a step goes on as. `find`: finds it in the kernel."""
+    """The steps of the stored workflow that replace a step. `find`: finds it in the kernel."""
     try:
         wanted = ShowWorkflow(namespace, *split_name(step.include))
         found = find(wanted)
@@ -188,7 +188,7 @@ def _context(task: ReadyTask, step: ReadyStep, resolve: Resolve) -> dict[str, An
 
 
 def _decoded(data: bytes) -> Any:
-    """The value of JSON. It is only read: the items of a step share what is large."""
+    """The value of JSON. It must not be changed: the items of a step share large values."""
     return msgspec.json.decode(data) if len(data) < SHARED_BYTES_MIN else _shared(data)
 
 

@@ -1,6 +1,6 @@
 """A node: one core and the background work around it.
 
-Owns the directory, the clock and the background threads. Decides nothing about messages.
+It owns the directory, the clock and the background threads. It decides nothing about messages.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Node:
         background: bool = True,
         given: Given | None = None,
     ) -> None:
-        """`background=False`: no threads; the caller lets time pass with `tend`. `mirror` belongs to a given
-        `disk`. `given`: what goes before the settings file.
+        """`background=False`: no threads; the caller calls `tend` when time has passed. `mirror` belongs to a
+        given `disk`. `given`: the values that take precedence over the settings file.
         """
         self.path = path
         self.settings = settings
@@ -130,7 +130,7 @@ class Node:
             self._housekeeping.start()
 
     def _open_journal(self, disk: Disk | None, mirror: Mirror | None) -> tuple[Kernel, int, JournalPort]:
-        """The kernel as it was, its next epoch, and where records go."""
+        """The restored kernel, its next epoch, and the journal for records."""
         path, settings = self.path, self.settings
         self.disk = disk
         self.opened: Opened | None = None
@@ -151,7 +151,8 @@ class Node:
         return Kernel(self.rng.random, opened.state, ENCODERS), opened.epoch, opened.writer
 
     def _tuned(self, disk: Disk) -> Tuning:
-        """The settings, which only the process that has the directory refuses: others use its node."""
+        """The settings. Only the process that has the directory refuses wrong ones: other processes use
+        its node."""
         try:
             return Tuning(self._given, self.path, self.clock.wall_ms)
         except InvalidSettings:
@@ -159,11 +160,11 @@ class Node:
             raise
 
     def values(self) -> Parameters:
-        """The settings that are in force."""
+        """The current settings."""
         return self.tuning.values
 
     def _apply_values(self) -> None:
-        """Tell the parts that hold a value of their own."""
+        """Pass the values to the parts that keep their own copy."""
         values = self.values()
         keys_ms = int(values.idempotency_ttl_days * DAY_MS)
         if self.store is not None:
@@ -172,7 +173,7 @@ class Node:
         self.core.read(lambda kernel: kernel.keep_keys(keys_ms))
 
     def _open_tasks(self, intake: Intake, files: Disk | None) -> None:
-        """What runs tasks. `files`: the disk of the journal; None: there is none."""
+        """The parts that run tasks. `files`: the disk of the journal; None: there is none."""
         core, new_ids, payloads = self.core, self.new_ids, self.payloads
         self.advancing = Advancing(core, new_ids, payloads, self.values)
         self.tasks = Tasks(core, self.store, intake.require_capacity, payloads, self.disk)
@@ -203,7 +204,7 @@ class Node:
 
     @property
     def _reports(self) -> Disk | None:
-        """Where the daily reports of dead letters lie. A mesh in memory has none, and a simulated one."""
+        """The daily reports of dead letters. A mesh in memory has none, and neither has a simulated one."""
         return None if self.path is None or self.opened is None else RealDisk(self.path)
 
     def _drop_old(self) -> None:
@@ -265,7 +266,8 @@ class Node:
     def close(self, *, force: bool = False) -> None:
         """Stop: give deliveries back, flush, and release the directory. A second call does nothing.
 
-        `force` skips the flush of what no caller waits for; a mesh in memory then logs what it dropped.
+        `force` skips the sync of records for which no caller waits; a mesh in memory then logs what it
+        dropped.
         """
         with self._closing:
             if self.closed:

@@ -1,6 +1,6 @@
 """Removing old dead letters: archived and synced first, then purged, in portions.
 
-The daily work and a purge that a person asked for share this. One of them works at a time.
+The daily work and a requested purge share this. Only one of them works at a time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["OldLetters"]
 
 LETTERS_AT_ONCE = 1_000
 LETTER_BYTES_AT_ONCE = 8_000_000
-"""Letters archived and purged in one go. The number is small, so that other work is not held up."""
+"""Letters archived and purged in one portion. The number is small, so that other work is not delayed."""
 
 
 class OldLetters:
-    """The dead letters of one node, and the archive that they go to."""
+    """The dead letters of one node, and their archive."""
 
     def __init__(self, core: Core, archive: LetterArchive) -> None:
         self._core = core

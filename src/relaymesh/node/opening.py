@@ -50,7 +50,7 @@ class Opened:
     store: SqliteStore | None
     epoch: int
     segments: int
-    """How many lie in `journal/`; every start begins one."""
+    """How many segments are in `journal/`; every start begins one."""
     replayed: int
     took_s: float
     disk: Disk
@@ -134,7 +134,7 @@ def _give_free(writer: Writer) -> None:
 
 
 def _open_store(path: Path, disk: Disk, history_days: float) -> SqliteStore | None:
-    """The store, or None when its file is damaged: the journal holds everything that was in it."""
+    """The store, or None when its file is damaged: it is then rebuilt from the journal."""
     try:
         return SqliteStore(path, history_days=history_days, get=partial(read_payload, disk))
     except DAMAGED as error:
@@ -190,7 +190,7 @@ def first_state() -> State:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The state that a journal led to, for `relaymesh.kernel.looks`."""
+    """The state after a whole journal, for `relaymesh.kernel.looks`."""
 
     state: State
 

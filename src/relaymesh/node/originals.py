@@ -1,4 +1,4 @@
-"""Originals: what was sent before under an id, read again to tell different bytes from different content.
+"""Originals: earlier sends under an id, read again to compare content if the bytes differ.
 
 The kernel keeps a digest of each send and recognizes equal bytes by it. Another language may write the same
 JSON in other bytes. Only if the bytes differ is the original read: from memory while it is unsettled, else
@@ -47,7 +47,8 @@ class Originals:
         """Limits reads to one thread at a time: a client may cause them often."""
 
     def equal(self, command: Sending, differing: Sequence[Differing]) -> frozenset[Differing]:
-        """Those of `differing` that mean what their originals mean, up to the first that does not."""
+        """Those of `differing` that have the same content as their originals, up to the first that
+        differs."""
         sent = _envelopes(command)
         with self._one_reader:
             originals = self._read([each for each in differing if _may_be_same(sent, each)])
@@ -67,7 +68,7 @@ class Originals:
             try:
                 found |= _journaled(self._disk, missing)
             except (DirectoryError, OSError) as error:
-                log.warning("what was sent before cannot be read and compared: %s", error)
+                log.warning("the original send cannot be read and compared: %s", error)
         return found
 
     def _same(self, one: Envelope, original: Envelope) -> bool:
@@ -77,7 +78,7 @@ class Originals:
         try:
             return same_json(whole(one, get).content, whole(original, get).content)
         except JournalDamaged as error:
-            log.warning("what was sent before cannot be read and compared: %s", error)
+            log.warning("the original send cannot be read and compared: %s", error)
             return False
 
 

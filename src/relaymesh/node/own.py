@@ -1,5 +1,5 @@
-"""The directories that a node works in: created for their owner alone, and closed to other users if an
-earlier version left them open.
+"""The directories of a node: created for their owner only, and closed to other users if an earlier version
+left them open.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FOLDERS = frozenset({"server", "supervisor", "tables"})
 
 
 def own_directory(path: Path, settings: MeshSettings) -> tuple[RealDisk, Mirror | None]:
-    """The data directory and its mirror, if any; our own names in both are closed to other users."""
+    """The data directory and its mirror, if any. RelayMesh's own files in both are closed to other users."""
     try:
         make_folder(path)
         disk = RealDisk(path)

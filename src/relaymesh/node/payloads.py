@@ -5,8 +5,8 @@
     get(reference)   the content
     sweep(...)       remove files that nothing names
 
-Called without the core's lock, and never on an event loop. A file that a command has put is held until the
-command was decided: a sweep leaves it alone. A mesh in memory has no files: nothing is large there.
+Called without the core's lock, and never on an event loop. A file that a command has written is held until
+the command was decided: a sweep does not remove it. A mesh in memory has no files: all content is inline.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ __all__ = ["FILING", "Payloads"]
 log = logging.getLogger("relaymesh.node")
 
 FILING = (Finish, Redrive, Submit)
-"""Commands, beside those that send, that may bring large content. For `isinstance`."""
+"""Commands, other than those that send, that may have large content. For `isinstance`."""
 RECENT_BYTES_MAX = 33_554_432
-"""Content that is kept in memory after it was written or read: mostly it is delivered a moment later."""
+"""How much content stays in memory after it was written or read, because it is usually delivered soon."""
 KNOWN_MAX = 4_096
-"""Files that are known to be whole and durable: the same content again costs no write and no sync."""
+"""How many files are remembered as whole and durable: sending the same content again costs no write and no
+sync."""
 AGE_NS_MIN = 3_600_000_000_000
-"""Younger files are not swept, whatever names them."""
+"""Younger files are not swept, even if nothing names them."""
 TURNS = 16
-"""So many different files may be written at once."""
+"""How many different files may be written at once."""
 
 
 class Payloads:
@@ -160,12 +161,12 @@ class Payloads:
         return content
 
     def _from_mirror(self, disk: Disk, reference: Reference) -> bytes | None:
-        """The content in the mirror, if it is at hand and whole; then the damaged file is written anew."""
+        """The content in the mirror, if it is available and whole; then the damaged file is written again."""
         if not isinstance(disk, MirroredDisk):
             return None
         found: list[bytes] = []
 
-        def look(mirror: Disk) -> None:  # a best-effort mirror does it later: then it is of no use
+        def look(mirror: Disk) -> None:  # a best-effort mirror runs this later, which is too late here
             with suppress(OSError, JournalDamaged):
                 found.append(read_payload(mirror, reference))
 
@@ -181,7 +182,7 @@ class Payloads:
         return found[0]
 
     def resolve(self, text: bytes) -> bytes:
-        """The text with its references replaced by what they name."""
+        """The text with its references replaced by the content."""
         return resolved(text, self.get) if self.used else text
 
     def _keep_recent(self, name: str, content: bytes) -> None:
@@ -208,7 +209,7 @@ class Payloads:
         return False
 
     def file(self, command: Any) -> list[str]:
-        """Replace what is large in a command by references. Returns the files, to be released."""
+        """Replace large content of a command by references. Returns the files, to be released."""
         held: list[str] = []
         try:
             match command:
@@ -239,7 +240,8 @@ class Payloads:
             self.release(held)
 
     def file_moves(self, moves: Sequence[Move]) -> tuple[list[Move], list[str]]:
-        """The same for the messages of steps. One that was taken back may be a reference already."""
+        """The same for the messages of steps. The content of one that was taken back may already be a
+        reference."""
         held: list[str] = []
         try:
             return [self._filed_move(move, held) for move in moves], held
@@ -253,7 +255,7 @@ class Payloads:
         return replace(move, content=self._shortened(move.content, held))
 
     def release(self, names: Iterable[str]) -> None:
-        """The commands that put these were decided, or given up."""
+        """Release files: their commands were decided, or given up."""
         with self._lock:
             for name in names:
                 left = self._held[name] - 1
@@ -284,8 +286,8 @@ class Payloads:
     def sweep(self, write: Callable[[], None], also: Callable[[], set[str]], wall_ns: int) -> list[str]:
         """Remove files that nothing names and that are older than an hour; returns their names.
 
-        `write`: writes every record that was decided so far. `also`: what else names files. No checkpoint may
-        be written meanwhile: what is named only by files that it replaces would be lost.
+        `write`: writes every record that was decided so far. `also`: other texts that name files. No
+        checkpoint may be written meanwhile: payload files that only an old checkpoint names would be lost.
         """
         if self._disk is None or self._names is None or not self.used:
             return []
@@ -312,7 +314,7 @@ class Payloads:
         return removed
 
     def read_names(self) -> None:
-        """Read what a sweep is to know, as far as it does not change any more: it may take long."""
+        """Read the parts that no longer change before the sweep, because this may take long."""
         if self._names is not None and self.used:
             with suppress(OSError):  # a segment was dropped meanwhile: the sweep looks again
                 self._names.read()
@@ -322,7 +324,7 @@ class Payloads:
         return wall_ns - self._disk.modified_ns(payload_path(name))
 
     def _remove(self, name: str) -> bool:
-        """Remove a file, unless a command has put it since the sweep began."""
+        """Remove a file, unless a command has written it since the sweep began."""
         assert self._disk is not None
         with self._turns[int(name[:2], 16) % TURNS]:
             with self._lock:
@@ -339,11 +341,11 @@ def _may_have_files(disk: Disk) -> bool:
     try:
         return disk.exists(PAYLOADS)
     except OSError:
-        return True  # a look at what leaves costs little, and no start depends on this
+        return True  # assume that there are some: checking answers costs little, and no start must fail here
 
 
 def _remove_others(mirror: Disk, kept: set[str], wall_ns: int) -> None:
-    """Remove old files that only a mirror has: it was away when the others were swept."""
+    """Remove old files that only a mirror has, because it was not available when the others were swept."""
     for name in list_payloads(mirror):
         path = payload_path(name)
         if name not in kept and wall_ns - mirror.modified_ns(path) > AGE_NS_MIN:
@@ -351,7 +353,7 @@ def _remove_others(mirror: Disk, kept: set[str], wall_ns: int) -> None:
 
 
 def _is_there(disk: Disk, reference: Reference) -> bool:
-    """Whether the file is there and whole: one that is damaged is written anew."""
+    """Whether the file exists and is whole: a damaged one is written again."""
     if not disk.exists(reference.path):
         return False
     try:

@@ -1,6 +1,6 @@
-"""The projector: carries synced records into the store, behind everything else.
+"""The projector: writes synced records into the store, after everything else.
 
-The committer offers what it has synced and continues at once. The projector's thread collects offers for a
+The committer passes synced records to it and continues at once. The projector's thread collects offers for a
 moment and writes them as one transaction: a message that was accepted and settled meanwhile is then one row
 written once, at about half the cost of two.
 
@@ -47,7 +47,7 @@ class Store(Protocol):
 
 
 class _AskedPurge(NamedTuple):
-    """A window that a caller in another thread wants to have purged, and waits for."""
+    """A window that a caller in another thread wants to purge; the caller waits for it."""
 
     cut: Cut
     after: int
@@ -59,7 +59,7 @@ def _down() -> StoreLagging:
 
 
 class _Progress:
-    """What both projectors share: how far the store is, whether it is up, and when it was last purged."""
+    """The state of both projectors: how far the store is, whether it works, and when it was last purged."""
 
     def __init__(self, store: Store, now_ms: Callable[[], int], lag_max: int, purge_every_ms: int) -> None:
         self._store = store
@@ -83,7 +83,7 @@ class _Progress:
 
     @property
     def lagging(self) -> bool:
-        """Whether to refuse sends: the store is too far behind, or down."""
+        """Whether to refuse sends: the store is too far behind, or has failed."""
         return self.failed is not None or self._offered - self._done > self.lag_max
 
     def _project(self, batch: Sequence[Projection], events: int) -> None:
@@ -168,7 +168,8 @@ class Projector(_Progress):
                 self._changed.notify_all()
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Wait until everything offered so far is committed. False when the time is up, or the store down."""
+        """Wait until everything offered so far is committed. False when the time is over, or the store has
+        failed."""
         with self._lock:
             wanted = self._offered
             self._draining += 1
@@ -180,7 +181,7 @@ class Projector(_Progress):
             return self.failed is None and self._done >= wanted
 
     def purge_part(self, cut: Cut, after: int) -> PurgedPart:
-        """Have a window purged between two batches, and wait for it. Raises `StoreLagging`."""
+        """Purge a window between two batches, and wait for it. Raises `StoreLagging`."""
         asked = _AskedPurge(cut, after, Future())
         with self._lock:
             if self.failed is not None or self._closing:
@@ -209,7 +210,8 @@ class Projector(_Progress):
                     self._asked.popleft().done.set_exception(_down())
 
     def _purge_asked(self) -> None:
-        """One window that was asked for, if any. If it fails, nothing of it was removed: the caller hears."""
+        """Purge one requested window, if any. If it fails, nothing of it was removed, and the caller gets
+        the error."""
         if not self._asked:
             return
         asked = self._asked.popleft()

@@ -1,7 +1,7 @@
-"""A purge that a person asked for: a preview of what is old, and its removal in short parts.
+"""A requested purge: a preview of old messages, tasks and letters, and their removal in short parts.
 
 Rows of the store are removed by the projector's thread, window by window; dead letters by commands, portion
-by portion, each archived before. In between, messages flow. A purge that dies in the middle has removed whole
+by portion, each archived before. Messages are handled in between. A purge that is killed has removed whole
 portions, and the same purge again removes the rest.
 """
 
@@ -38,7 +38,7 @@ __all__ = ["Purging", "preview"]
 
 DAY_MS = 86_400_000
 PART_MS = 1_000
-"""A request that has purged for so long answers, and is asked again."""
+"""After this time a request returns, and the caller sends it again."""
 
 
 class Purging:
@@ -67,7 +67,7 @@ class Purging:
         )
 
     def purge(self, request: Purge) -> PurgePart:
-        """Remove for about a second. What was asked to go later than now goes as of now."""
+        """Remove for about a second. A time in the future counts as now."""
         now = self._core.time.now()
         counts, after = PurgeCounts(), request.after
         if request.done_before is None or self._projector is None:
@@ -109,7 +109,7 @@ def preview(
     read: Callable[[Callable[[Looked], Any]], Any],
     store: Path | None,
 ) -> PurgePreview:
-    """What a purge would remove at `now`. `read` looks at the state: of a node, or of a replayed journal."""
+    """What a purge would remove at `now`. `read` reads the state of a node, or of a replayed journal."""
     done_ms, dead_ms = request.done_ms, request.dead_ms
     if done_ms is None and dead_ms is None:
         done_ms = int(values.done_retention_days * DAY_MS)

@@ -39,9 +39,8 @@ class Ticket(Protocol):
 
 
 def result_needs(step: Step, *, waits_for_sync: bool, durable: bool = False) -> Marks:
-    """What the result or the refusal of a step waits for.
-
-    `waits_for_sync`: durability is `synced`. `durable`: the caller asked for a sync whatever the durability.
+    """The marks for which the result or the refusal of a step waits. `waits_for_sync`: durability is
+    `synced`. `durable`: the caller asked for a sync with any durability.
     """
     if durable:
         return step.written, step.written
@@ -49,12 +48,12 @@ def result_needs(step: Step, *, waits_for_sync: bool, durable: bool = False) -> 
 
 
 def delivery_needs(delivered: Delivered, *, waits_for_sync: bool) -> Marks:
-    """What the deliveries for one waiter wait for."""
+    """The marks for which the deliveries of one waiter wait."""
     return delivered.written, delivered.synced if waits_for_sync else 0
 
 
 def all_needs(step: Step, *, waits_for_sync: bool, durable: bool = False) -> Marks:
-    """What a step's result and all its deliveries wait for."""
+    """The marks for which a step's result and all its deliveries wait."""
     written = step.written
     synced = step.synced if waits_for_sync else 0
     for delivered in step.delivered or ():
@@ -65,13 +64,14 @@ def all_needs(step: Step, *, waits_for_sync: bool, durable: bool = False) -> Mar
 
 
 def look_needs(through: int, *, waits_for_sync: bool) -> Marks:
-    """What the answer to a query waits for: everything that it saw, up to the sequence `through`."""
+    """The marks for which the answer to a query waits: everything that it read, up to the sequence
+    `through`."""
     return through, through if waits_for_sync else 0
 
 
 def shown_needs(shown: TaskShown | None, needs: Marks) -> Marks:
-    """What the answer about a task waits for, in place of all that was seen: a task that has ended changes no
-    more, so its end is enough.
+    """The marks for which the answer about a task waits, instead of everything that was read: an ended task
+    does not change any more, so its end is enough.
     """
     if shown is None or not shown.task.through:
         return needs

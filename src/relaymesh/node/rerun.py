@@ -1,7 +1,6 @@
-"""Running a task again from one step on: the outcomes of the other steps are taken over.
-
-They are read from the journal, where every outcome stands: its records are applied to a board of their own,
-which keeps what the real one freed. So a task can be run again as long as the journal reaches back to it.
+"""Running a task again from one step: the outcomes of the other steps are taken over. They are read from the
+journal: its records are applied to a separate board, which keeps the outputs that the real one freed. So a
+task can be run again as long as the journal reaches back to it.
 """
 
 from __future__ import annotations
@@ -180,8 +179,8 @@ class _Hoard(Board):
 
 
 def _taken_over(task: Task, first: int) -> list[tuple[int, Status, bytes]]:
-    """The outcomes of the steps of the plan that count as they are: not of `first`, nor of those whose work
-    was undone, nor of what follows from them.
+    """The outcomes of steps of the plan that are kept. `first`, the steps whose work was undone and the steps
+    that depend on them run again.
     """
     anew = {first, *_undone(task)}
     for number in range(len(task.plan.steps)):

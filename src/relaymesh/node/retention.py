@@ -27,7 +27,7 @@ NEAR = 0.8
 def drop_old_segments(disk: Disk, settings: MeshSettings, wall_ns: int) -> list[str]:
     """Drop the segments that no consumer needs, here and in the mirror; returns their names.
 
-    If the disk cannot tell what the consumers need, everything is kept until the next time.
+    If the files of the consumers cannot be read, everything is kept until the next time.
     """
     try:
         return _drop(disk, settings, wall_ns)
@@ -72,7 +72,7 @@ def _tell_lost(disk: Disk, consumers: list[Consumer], dropped: list[str]) -> Non
 
 
 def _tell_near(disk: Disk, consumers: list[Consumer], hold: Hold, before_ns: int, wall_ns: int) -> None:
-    """Look at what is held now: the age of the oldest segment, and the size of all."""
+    """Check the kept segments: the age of the oldest, and the size of all."""
     segments = list_segments(disk)
     old = old_segments(disk, segments[-1].name.first_sequence, before_ns)
     waiting = [each for each in old if each.successor.name.first_sequence > hold.sequence]

@@ -1,7 +1,6 @@
-"""Schedules of a node: the shell's half. It knows the calendar, and makes the work of each tick.
-
-The tick behind a tick, the plan of a task and the envelope of a message are worked out outside the lock. Two
-threads that do it for one tick do no harm: the kernel takes the first.
+"""Schedules of a node: the shell's part. It has the calendar, and makes the work of each tick. The next tick,
+the plan of a task and the envelope of a message are computed outside the lock. Two threads may do this for
+one tick: the kernel accepts the first.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ log = logging.getLogger("relaymesh.node")
 TURN_MAX = 100
 """Ticks that are fired before their records are synced, all by one sync."""
 TURNS_MAX = 100
-"""Turns of one call; the next call goes on."""
+"""The most rounds of one call; the next call continues."""
 
 
 class Schedules:
@@ -58,7 +57,7 @@ class Schedules:
     # -- setting
 
     def put_command(self, request: PutSchedule) -> SetSchedule:
-        """Check a schedule whole, and work out its first tick; nothing is written yet."""
+        """Check a whole schedule, and compute its first tick; nothing is written yet."""
         work = request.work
         next_at = first_tick(request.cron, request.tz, self._core.time.now())
         if work.workflow or work.document:

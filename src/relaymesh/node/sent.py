@@ -34,7 +34,7 @@ def log_sent(sent: Sequence[Repeated | Scheduled]) -> None:
 
 
 class Refusals:
-    """Sends and publishes that the mesh refused, since the start, by error code. Thread-safe."""
+    """Counts sends and publishes that the mesh refused since the start, by error code. Thread-safe."""
 
     def __init__(self, time: MeshTime) -> None:
         self._time = time

@@ -1,4 +1,4 @@
-"""What happens to the messages named by unreadable records, once those records are set aside."""
+"""What happens to the messages in unreadable records when those records are set aside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings file: `relaymesh-settings.json` in the data directory. Read whole, or refused whole.
+"""The settings file: `relaymesh-settings.json` in the data directory. It is accepted or refused as a whole.
 
 Also `[settings]` of a `relaymesh.toml`, and the variables of the environment, under the same names.
 """
@@ -34,7 +34,7 @@ _KEPT = "nothing was changed; correct the file, then: relaymesh settings reload"
 
 
 class Stamp(NamedTuple):
-    """What tells one state of a file from another, without reading it."""
+    """Inode, size and times of a file: they show a change without reading it."""
 
     device: int
     inode: int
@@ -95,7 +95,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
 
 
 def _plain(name: str, text: str) -> Any:
-    """The value that a text means; the text itself if it means none, so that the check refuses it."""
+    """The value of a text; the text itself if it is not a value, so that the check refuses it."""
     if len(text) > 40:
         return text
     kind = ROWS[name].kind

@@ -1,4 +1,4 @@
-"""Work that a node does beside its calls, in a thread that its close can wait for."""
+"""Background work of a node, in a thread for which its close can wait."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SideWork:
             self._thread.start()
 
     def end(self, seconds: float) -> None:
-        """Begin nothing more, and wait so long for what is under way."""
+        """Start nothing more, and wait up to this time for running work."""
         with self._lock:
             self._ended = True
         if self._thread is not None:

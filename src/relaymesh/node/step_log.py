@@ -61,7 +61,7 @@ def _log_ended(ended: Ended) -> None:
 def _alert(letters: list[Ended]) -> None:
     """Log every dead letter: one line for those with the same cause in the same mailbox at the same time.
 
-    The level is error where the contract says that a person is to be alerted, else warning.
+    The level is error if the contract asks for an alert, else warning.
     """
     first, count = letters[0], len(letters)
     fields = fields_of(first)

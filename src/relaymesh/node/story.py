@@ -1,6 +1,5 @@
-"""The story of a message: every mailbox it entered, where it is now, and what failed on the way.
-
-The store knows every stay, the kernel the ones that are not over.
+"""The story of a message: every mailbox it entered, where it is now, and its failed attempts. The store has
+every stay in a mailbox, the kernel those that are not over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mail about tasks, as it is written: outcomes to those that asked for them, news to owners."""
+"""Makes mail about tasks: outcomes for agents that asked for them, updates for owners."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ log = logging.getLogger("relaymesh.node")
 RESULT_MAX = 10_000_000
 """The largest result that is sent as mail: a message has at most 10 MiB."""
 RETRY_MS = 1_000
-"""How soon mail is tried again whose mailbox was full."""
+"""How soon mail is tried again if its mailbox was full."""
 
 
 class TaskMail:
-    """Sends what is owed. Thread-safe: two threads that send the same piece send it once."""
+    """Sends waiting mail. Thread-safe: if two threads send the same mail, it is sent once."""
 
     def __init__(self, core: Core, new_ids: Callable[[int], list[str]], payloads: Payloads) -> None:
         self._core = core
@@ -41,9 +41,8 @@ class TaskMail:
         self._lock = threading.Lock()
 
     def send(self, step: Step) -> list[str]:
-        """Send what is owed; what finds no room is tried again later. The commit of `step` includes it.
-
-        Returns tasks that became ready meanwhile: time passes in each decision.
+        """Send waiting mail; mail for a full mailbox is tried again later. The commit of `step` includes it.
+        Returns tasks that became ready meanwhile, because each decision also handles what fell due.
         """
         ready: list[str] = []
         tried: set[tuple[str, str]] = set()
@@ -66,7 +65,8 @@ class TaskMail:
         return len(result) >= self._payloads.inline_max or REFERENCE_MARK in result
 
     def _try(self, owed: Owed) -> Step | None:
-        """Mail that cannot be sent stays owed (None), and does not fail the decision that owes it."""
+        """Mail that cannot be sent stays waiting (None), and does not affect the decision that requested
+        it."""
         try:
             sent = self._send(owed)
         except Exception as error:
@@ -90,13 +90,13 @@ class TaskMail:
         return self._core.read(lambda kernel: kernel.look(OwedNotices()))
 
     def is_due(self, now: int) -> bool:
-        """Whether it is time to try again what found no room."""
+        """Whether it is time to try mail for full mailboxes again."""
         with self._lock:
             return self._try_at is not None and self._try_at <= now
 
     @property
     def next_at(self) -> int | None:
-        """When to try again; None: nothing is owed."""
+        """When to try again; None: no mail waits."""
         with self._lock:
             return self._try_at
 

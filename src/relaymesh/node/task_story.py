@@ -1,7 +1,7 @@
 """The story of a task: what the journal says about it and about the messages of its steps, in order.
 
-Read when it is asked for, from the record that submitted the task to the one that ended it. Reading costs as
-much as was written meanwhile, so one reader at a time reads, and no more than `READ_EVENTS_MAX` events.
+Read when it is asked for, from the record that submitted the task to the one that ended it. The cost depends
+on how much was written in that time, so one reader at a time reads, and at most `READ_EVENTS_MAX` events.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tasks of a node: what the kernel knows of them, together with what the store knows.
 
-The kernel has every live task, and those that ended until the store has them; the store has the others for
-7 days. So the kernel is asked first: what it forgets between the two questions, the store has by then.
+The kernel has every live task, and those that ended until the store has them; the store has the others for 7
+days. So the kernel is asked first: a task that it forgets between the two queries is in the store by then.
 
 A session for threads calls `submit`, `show` and `list`. One for an event loop, which may not wait for the
 disk, calls the parts: `decide` and then waits for the step; a query, and then `shown_in_store`; a `listing`

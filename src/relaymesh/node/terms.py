@@ -1,4 +1,5 @@
-"""Terms: what the settings give a task that its workflow does not say. The record of the submit has them."""
+"""Terms: values from the settings for fields that a workflow leaves out. The record of the submit has
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from relaymesh.wire.parameters import DEFAULTS, Parameters
 __all__ = ["Terms", "Values", "default_values", "terms_of"]
 
 Values = Callable[[], Parameters]
-"""Gives the values that are in force now."""
+"""Returns the current values."""
 
 
 class Terms(NamedTuple):

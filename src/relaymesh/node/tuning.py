@@ -1,7 +1,6 @@
-"""Tuning: the values of the settings that are in force in a node, where each comes from, and how they change.
-
-The environment, flags and `relaymesh.toml` go before the settings file. A file that is wrong changes nothing:
-the values before it stay in force, and the log says so once.
+"""Tuning: the current values of the settings of a node, where each comes from, and how they change. The
+environment, flags and `relaymesh.toml` take precedence over the settings file. A wrong file changes nothing:
+the earlier values stay, and the log says so once.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from relaymesh.wire.settings import (
 __all__ = ["OF_SETTINGS", "POLL_MS", "Given", "Resolved", "Tuning", "read_history", "resolve", "with_code"]
 
 POLL_MS = 5_000
-"""How often a running node looks whether the file is another one."""
+"""How often a running node checks whether the file has changed."""
 HISTORY_FILE = "settings-history.json"
 HISTORY_BYTES_MAX = 1_048_576
 CHANGED_MAX = 100
@@ -58,7 +57,8 @@ alert = logging.getLogger("relaymesh.alert")
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes before the settings file: variables, flags by the names of the settings, a relaymesh.toml."""
+    """What takes precedence over the settings file: variables, flags by the names of the settings, a
+    relaymesh.toml."""
 
     environment: Mapping[str, str] = {}
     flags: Mapping[str, Value] = {}
@@ -78,7 +78,7 @@ def with_code(given: Given, settings: MeshSettings) -> Given:
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """Values that were checked together, and where those come from that are no defaults."""
+    """Values that were checked together, and the sources of those that are not defaults."""
 
     values: Parameters
     origins: dict[str, Origin]
@@ -154,7 +154,7 @@ class Tuning:
         """The load of the start; and if a file was wrong then, its refusal."""
 
     def begin_history(self, disk: Disk | None) -> None:
-        """Go on with the history of a data directory that this process has. None: keep it in memory."""
+        """Continue the history of a data directory that this process has open. None: keep it in memory."""
         self._disk = disk
         if disk is not None:
             self._history = read_history(disk)
@@ -164,11 +164,11 @@ class Tuning:
 
     @property
     def values(self) -> Parameters:
-        """What is in force."""
+        """The current values."""
         return self._resolved.values
 
     def answer(self, request: OfSettings) -> Any:
-        """What a request to the node results in."""
+        """Execute a request to the node."""
         match request:
             case ShowSettings():
                 return self.shown()
@@ -187,7 +187,7 @@ class Tuning:
             return self._history[::-1][: max(0, limit)]
 
     def poll(self, now: int) -> SettingsLoad | None:
-        """Read the file if it is another one than before; at most every `POLL_MS`. Raises nothing."""
+        """Read the file if it has changed; at most every `POLL_MS`. It never raises."""
         if now < self._next_poll:
             return None
         self._next_poll = now + POLL_MS
@@ -199,7 +199,7 @@ class Tuning:
             return None  # `load` has reported it
 
     def load(self, cause: Cause, by: str = "") -> SettingsLoad:
-        """Read the file now and put it in force. Raises `InvalidSettings`: nothing changed."""
+        """Read the file now and apply it. Raises `InvalidSettings`: nothing changed."""
         with self._lock:
             self._seen = self._stamps()  # before the read: what is written meanwhile is seen at the next poll
             try:
@@ -238,7 +238,7 @@ class Tuning:
         return resolved
 
     def _refuse(self, error: InvalidSettings, cause: Cause, by: str) -> None:
-        """Report a wrong file: once, until it is another one or a person asks."""
+        """Report a wrong file once, until it changes or a person asks."""
         again, self._problem = self._problem == error.message, error.message
         if again and cause == "changed":
             return

@@ -1,4 +1,4 @@
-"""Callers that watch tasks, until there is something that they have not seen."""
+"""Callers that watch tasks, until a task has a change that they have not seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows of a node: a document becomes a command that the kernel can decide."""
+"""Workflows of a node: makes kernel commands of documents."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def whole_document(view: WorkflowView) -> WorkflowView:
 
 
 class Compiled(NamedTuple):
-    """What of a document does not depend on the input."""
+    """The parts of a document that do not depend on the input."""
 
     plan: Plan
     input: DeclaredInput

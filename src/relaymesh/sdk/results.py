@@ -65,6 +65,6 @@ def steps_of(steps: Any) -> bytes:
     if given is not None:
         return plan_json(given, "the steps")
     raise InvalidPlan(
-        f"the steps that a step goes on as are a list, a dict or a Workflow, not {shown(steps)}",
+        f"the steps of Continue must be a list, a dict or a Workflow, not {shown(steps)}",
         hint='write Continue([{"name": "test", "agent": "tester"}])',
     )

@@ -67,7 +67,7 @@ WAIT_FOR_ROOM = {
     "timeout_ms": _whole(0, 60_000, 0, "How long to wait for room in a full mailbox before 429.")
 }
 RECEIVING = {
-    "max": _whole(1, 1_000, 1, "At most so many deliveries."),
+    "max": _whole(1, 1_000, 1, "The maximum number of deliveries."),
     "wait_ms": _whole(0, 60_000, 0, "How long to wait when nothing is ready."),
     "correlation_id": {"type": "string", "minLength": 1, "maxLength": 512},
     "holder": {"type": "string", "minLength": 1, "maxLength": 128},
@@ -93,13 +93,13 @@ LETTERS = {
     "since": {"type": "string", "format": "date-time", "description": "Died at or after this time."},
     "until": {"type": "string", "format": "date-time", "description": "Died before this time."},
     "status": {"enum": ["pending", "redriven", "all"], "default": "pending"},
-    "limit": _whole(1, 10_000, 100, "At most so many."),
+    "limit": _whole(1, 10_000, 100, "The maximum number."),
 }
 TASKS = {
     "status": {"enum": list(get_args(Status)), "description": "Tasks in this state."},
     "workflow": {"type": "string", "description": "Tasks of the workflow of this name."},
     "namespace": {"type": "string", "description": "Of a credential of every namespace: of this one alone."},
-    "limit": _whole(1, 1_000, 100, "At most so many."),
+    "limit": _whole(1, 1_000, 100, "The maximum number."),
     "cursor": {"type": "integer", "minimum": 0, "description": "`cursor` of the page before."},
 }
 WORKFLOWS = {
@@ -145,8 +145,8 @@ DETAILS: dict[tuple[str, str], Details] = {
     ),
     ("GET", "/v1/mailboxes/{mailbox}"): Details(
         query={
-            "limit": _whole(0, 1_000, 20, "At most so many."),
-            "after": _whole(0, 2**63 - 1, 0, "Entries behind this sequence."),
+            "limit": _whole(0, 1_000, 20, "The maximum number."),
+            "after": _whole(0, 2**63 - 1, 0, "Entries after this sequence."),
         }
     ),
     ("PUT", "/v1/topics/{topic}/subscriptions/{name}"): Details(
@@ -166,7 +166,7 @@ DETAILS: dict[tuple[str, str], Details] = {
     ("GET", "/v1/tasks/{id}"): Details(
         query={
             "wait": {"type": "number", "minimum": 0, "maximum": 30, "default": 0, "description": "Seconds."},
-            "seen": _whole(-1, ITS_END, -1, "`revision` that is known; 2^62 waits for the end alone."),
+            "seen": _whole(-1, ITS_END, -1, "The known `revision`; 2^62 waits only for the end."),
         }
     ),
     ("POST", "/v1/workflows"): Details(

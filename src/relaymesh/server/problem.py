@@ -39,7 +39,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class MethodNotAllowed(SenderError):
-    """The path is there, for other methods."""
+    """The path exists, but not for this method."""
 
     code = "METHOD_NOT_ALLOWED"
     default_hint = "the header Allow lists the methods of this path"
@@ -50,7 +50,7 @@ class MethodNotAllowed(SenderError):
 
 
 class UnsupportedMediaType(SenderError):
-    """A body that does not say it is JSON."""
+    """The body is not declared as JSON."""
 
     code = "WRONG_CONTENT_TYPE"
     default_hint = "send JSON and say so: Content-Type: application/json"

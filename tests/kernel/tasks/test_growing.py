@@ -78,7 +78,7 @@ def test_groups_are_at_most_so_deep() -> None:
         desk.do(Grow(token, (step("g", grows=True),)))
     ((name, token),) = desk.take().items()
     assert name == "/".join(["g"] * (DEPTH_MAX + 1))
-    with pytest.raises(InvalidPlan, match="no deeper one is allowed"):
+    with pytest.raises(InvalidPlan, match="a deeper group is not allowed"):
         desk.do(Grow(token, (step("g"),)))
     desk.finish(token, b"7")
     assert desk.end().result == b"7"

@@ -1,10 +1,10 @@
 """Tasks: plans whose steps are messages.
 
-A step's life is its message's life. A ready step becomes a message in its agent's mailbox; lease, retry,
-backoff, breaker, dead letter and redrive are the mailbox's. What happens to the message is what happens to
-the step, because the records that move the message move the step as well (`board.py`).
+A step is a message. A ready step becomes a message in its agent's mailbox; lease, retry, backoff, breaker,
+dead letter and redrive work as for any message of that mailbox. The records that change the message also
+change the step (`board.py`).
 
-Two moves, each safe alone. *Settle*: a message leaves its mailbox, its step ends, and perhaps its task
+A task moves on in two separate decisions. *Settle*: a message is settled, its step ends, and perhaps its task
 (`ending.py`); no message is sent. *Advance*: a step whose needs have ended gets its message (`advance.py`).
-Which steps are ready is derived from the state, never remembered, so a crash between the two loses nothing.
+The ready steps are computed from the state and never stored, so a crash between the two loses nothing.
 """

@@ -31,7 +31,8 @@ QUESTION_TYPE = "question"
 
 
 def advance(decision: Decision, command: Advance) -> Advanced:
-    """Move what is still ready. A mailbox without room keeps its steps ready, and the result says why."""
+    """Move the steps that are still ready. If a mailbox has no room, its steps stay ready, and the result
+    says why."""
     task = decision.state.board.tasks.get(command.task)
     if task is None or not task.sends:
         decision.after_write()
@@ -64,7 +65,7 @@ def advance(decision: Decision, command: Advance) -> Advanced:
 
 
 def _check_move(task: Task, number: int, move: Move) -> None:
-    """Refuse a move that the plan of the step does not know: a defect of the shell."""
+    """Refuse a move that does not fit the plan of the step: it would be a defect of the shell."""
     plan, name = task.plan_of(number), task.name_of(number)
     if move.action == "expand" and not (task.has_items(number) and plan.for_each):
         raise InvalidValue(f"step {name} has no for_each: it has no items")
@@ -87,7 +88,7 @@ def _chosen(
 
 
 class Room(msgspec.Struct, gc=False):
-    """What one `Advance` may still send. The first message fits, however large it is."""
+    """How much one `Advance` may still send. The first message always fits."""
 
     messages: int
     bytes: int
@@ -120,7 +121,7 @@ def _move(decision: Decision, task: Task, move: Move) -> None:
 
 
 def _include(decision: Decision, task: Task, move: Move) -> None:
-    """The step goes on as the steps of a stored workflow, if its agents are there."""
+    """Replace the step by the steps of a stored workflow, if all its agents exist."""
     now, number = decision.now, move.step
     try:
         check_growth(decision, task, number, move.plans)
@@ -133,12 +134,13 @@ def _include(decision: Decision, task: Task, move: Move) -> None:
 
 
 def _wait(decision: Decision, task: Task, move: Move, id: str) -> int:
-    """The step waits; a question is mail to the agent that is asked. Returns how many steps moved."""
+    """Let the step wait; a question is sent as mail to the agent that is asked. Returns how many steps
+    moved."""
     state, plan, now = decision.state, task.plan_of(move.step), decision.now
     assert plan.wait is not None, "checked before"
     until = move.until if move.until >= 0 else now + move.wait_ms if move.wait_ms >= 0 else 0
     if until <= now and plan.wait.kind == "wait":
-        until = now  # over already: the next moment ends it
+        until = now  # its time is already over: the next decision ends it
     if plan.wait.kind != "ask":
         decision.emit(StepWaits(1, now, task.id, move.step, plan.wait.kind, until))
         return 1
@@ -167,7 +169,7 @@ def _wait(decision: Decision, task: Task, move: Move, id: str) -> int:
 
 
 def _send(decision: Decision, task: Task, address: str, moves: list[tuple[Move, str]], room: Room) -> int:
-    """As many as windows and mailbox have room for. Returns how many."""
+    """Send as many steps as windows and mailbox have room for. Returns how many."""
     state = decision.state
     if why := refusal(state, address):
         task.blocked = why
@@ -199,7 +201,7 @@ def _send(decision: Decision, task: Task, address: str, moves: list[tuple[Move, 
 
 
 def json_encoding(content: bytes) -> Encoding:
-    """Of JSON that the mesh itself sends: perhaps in a payload file."""
+    """The encoding of JSON that the mesh sends: inline, or in a payload file."""
     return Encoding.JSON_IN_FILE if content.startswith(REFERENCE_MARK) else Encoding.JSON
 
 

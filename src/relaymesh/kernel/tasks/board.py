@@ -1,9 +1,9 @@
-"""The board: every live task, and which message is whose work. Changed by records alone.
+"""The board: every live task, and which message belongs to which step. Only records change it.
 
 An entry belongs to a step only through the record that sent it (`StepsSent`), never through a field of its
-envelope, so no sender can claim to be a step. Every way in which an entry can move calls one method here:
-granted, returned, acked, dropped, dead-lettered, redriven, purged. Without tasks each of these costs one look
-at an empty table.
+envelope, so no sender can claim to be a step. Every change of an entry calls one method here: granted,
+returned, acked, dropped, dead-lettered, redriven, purged. Without tasks each call is one lookup in an empty
+table.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from relaymesh.kernel.tasks.views import StepView, TaskShown, TaskView, shown, s
 
 OVER_MAX = 10_000
 OVER_STEPS_MAX = 100_000
-"""Tasks that ended, and their steps, that are kept in memory where there is no store to keep them."""
+"""How many ended tasks, and their steps, are kept in memory if there is no store."""
 
 
 class Board(Ends):
@@ -171,7 +171,7 @@ class Board(Ends):
             self._end(task, record.step, "SUCCESS", b"[]", record.at)
 
     def waits(self, record: StepWaits) -> None:
-        """The step holds no lease and no place in the window."""
+        """The step has no lease and does not count in the window."""
         task, number = self._task(record.task), record.step
         self._read(task, number)
         step = task.move(number, "waits", record.at)
@@ -197,7 +197,7 @@ class Board(Ends):
         self._grow(task, task.signals.size - before)
 
     def withdrawn(self, record: StepsWithdrawn, contents: list[bytes]) -> None:
-        """The steps wait to be sent again, as they were. `contents`: of their messages."""
+        """The steps wait to be sent again, unchanged. `contents`: those of their messages."""
         task = self._task(record.task)
         for number, content in zip(record.steps, contents, strict=True):
             step = task.steps[number]
@@ -264,7 +264,7 @@ class Board(Ends):
         task.updated_at = record.at
 
     def task_ended(self, record: TaskEnded, through: int) -> None:
-        """`through`: the sequence behind this record."""
+        """`through`: the sequence after this record."""
         task = self._task(record.task)
         event = EVENT_OF["TIMEOUT" if record.status == "TIMEOUT" else "CANCELLED"]
         for number, step in enumerate(task.steps):
@@ -298,7 +298,7 @@ class Board(Ends):
         self.owed.end(task)
 
     def forget(self, applied: int | None, now: int) -> None:
-        """Forget what the store has of tasks that ended; without a store (None), what is old or too much."""
+        """Forget ended tasks that the store has; without a store (None), those that are old or too many."""
         self.keys.forget(applied, now)
         while self.over:
             id, oldest = next(iter(self.over.items()))
@@ -310,7 +310,7 @@ class Board(Ends):
             self.over_steps -= len(oldest.steps)
 
     def collect(self, *, everything: bool = False) -> None:
-        """From here on `take_rows` says what changed; with `everything`, first every live task as it is."""
+        """From now on `take_rows` returns what changed; with `everything`, first every live task."""
         self.moved = {}
         if everything:
             self.moved = {task: dict.fromkeys(range(len(task.steps))) for task in self.tasks.values()}
@@ -377,7 +377,7 @@ class Board(Ends):
                 self.by_token[token] = link
 
     def take(self, sequence: int, record: StepsTaken) -> Link | None:
-        """Its holder reports later. None: no step that is out has this message."""
+        """Mark the step as taken: its holder reports later. None: no granted step has this message."""
         link = self._linked(sequence)
         if link is None or link.step.status != "RUNNING":
             return None
@@ -389,7 +389,7 @@ class Board(Ends):
         return link
 
     def taken_ms(self, sequence: int) -> int:
-        """The lease of a step that is taken; 0: the message is none."""
+        """The lease of a step that is taken; 0: the message is not such a step."""
         link = self.links.get(sequence)
         return 0 if link is None else link.step.taken_ms
 
@@ -399,9 +399,8 @@ class Board(Ends):
             self.taken.discard(step.mailbox, step.token)
 
     def lease_ms(self, sequence: int, asked_ms: int) -> int:
-        """How long the lease of a step is; 0: the message is no step. `asked_ms`: by the receiver, if it did.
-
-        No lease is longer than the time that one attempt may take.
+        """How long the lease of a step is; 0: the message is not a step. `asked_ms`: the length that the
+        receiver asked for, if any. A lease is never longer than the time that one attempt may take.
         """
         link = self.links.get(sequence)
         if link is None:
@@ -510,7 +509,7 @@ class Board(Ends):
             link.step.wait = msgspec.structs.replace(link.step.wait, sequence=-1)
 
     def _question_gone(self, sequence: int, at: int, code: str) -> None:
-        """A question died unread: its default counts, if it has one."""
+        """A question became a dead letter: the default is the output, if there is one."""
         link = self.questions.pop(sequence, None)
         if link is None:
             return
@@ -526,7 +525,7 @@ class Board(Ends):
             self._end(task, number, "FAILED", None, at, code, "its question was not read")
 
     def _unlink(self, task: Task, number: int) -> None:
-        """Neither a message, nor a question, nor a grant is its own any more."""
+        """Remove the step's message, question and grant."""
         step = task.steps[number]
         self._untake(step)
         if step.sequence >= 0:
@@ -548,7 +547,7 @@ class Board(Ends):
     # -- after a restart
 
     def restored(self, task: Task) -> None:
-        """A task of a checkpoint is complete with its steps."""
+        """A task of a checkpoint has all its steps now."""
         task.derive()
         self.known.begin(task)
         self.keys.begin(task)
@@ -566,7 +565,7 @@ class Board(Ends):
                 self.taken.add(step.mailbox, step.token)
 
     def go_live(self) -> None:
-        """After a replay: build the timers, and look at every task once."""
+        """After a replay: build the timers, and check every task once."""
         self.deadlines = Deadlines(self.tasks)
         self.live = True
         self.changed = dict.fromkeys(self.tasks.values())

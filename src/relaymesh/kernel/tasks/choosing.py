@@ -1,7 +1,8 @@
 """Choosing an agent by its capability, when a step is sent. `StepsSent` records the choice.
 
-Among the registered agents of the task's namespace that have the capability and can take a step now, the one
-with the fewest messages is chosen, of equals the first by name. A replay reads the record and chooses none.
+It is the one with the fewest messages among the registered agents of the task's namespace that have the
+capability and can take a step now; if several have the same number, the first by name. A replay reads the
+record and does not choose.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Agents:
         heapify(self._least)
 
     def choose(self) -> str | None:
-        """The address of the agent with the least to do, which has one message more from here on."""
+        """The address of the agent with the fewest messages; from now on it counts one more."""
         if not self._least:
             return None
         load, agent = self._least[0]
@@ -41,7 +42,7 @@ class Agents:
 
 
 def refusal(state: State, address: str) -> str:
-    """Why this mailbox takes no steps now; empty: it does, if there is room."""
+    """Why this mailbox takes no steps now; empty: it does if there is room."""
     mailbox, agent = state.mailboxes.get(address), state.agents.get(address)
     if mailbox is None:
         return f"there is no mailbox {address}"

@@ -53,15 +53,16 @@ OUTPUT_MAX = 10_485_760
 INPUT_MAX = 10_485_760
 """The largest input of a step."""
 TASK_INPUT_MAX = 1_048_576
-"""The largest input of a task: its canonical form is made for the key, at about a second for each MiB."""
+"""The largest input of a task: its canonical form is computed for the key, which takes about a second per
+MiB."""
 ITEM_MAX = 1_048_576
 """The largest item of a `for_each`."""
 MESSAGE_MAX = INPUT_MAX + 65_536
-"""The largest message of a step: its input, and what is said about it."""
+"""The largest message of a step: its input and its metadata."""
 TASK_ID_LENGTH_MAX = 128
 ADVANCE_MESSAGES_MAX = 64
 ADVANCE_BYTES_MAX = 1_048_576
-"""What one `Advance` sends at most, so that a fan-out delays no other work."""
+"""The most that one `Advance` sends, so that a fan-out delays no other work."""
 
 REFERENCE_HINT = "give a reference (a path or a URL) in place of the data"
 VERSION_LENGTH_MAX = 128
@@ -81,7 +82,7 @@ NO_USAGE = Usage()
 
 
 class Submitted(msgspec.Struct, frozen=True, gc=False):
-    """What a submit gets: the task, and whether an earlier submit of the same request made it."""
+    """The result of a submit: the task, and whether an earlier submit of the same request made it."""
 
     task: str
     duplicate: bool = False
@@ -89,10 +90,8 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Submit(Command[Submitted]):
-    """Begin a task, unless its key is known. `task`: a fresh id.
-
-    `known`, `looked`: what the store has for the key, and the sequence that the store had reached.
-    `again`: run it anew if it ended without success.
+    """Begin a task, unless its key is known. `task`: a new id. `known`, `looked`: what the store has for the
+    key, and the sequence that the store had reached. `again`: run it again if it ended without success.
     """
 
     task: str
@@ -134,11 +133,10 @@ ACTIONS: tuple[Action, ...] = ("send", "skip", "fail", "expand", "wait", "includ
 
 
 class Move(msgspec.Struct, frozen=True, gc=False):
-    """What becomes of one ready step: it is sent, skipped, failed, done once for each of `items`, waits, or
-    goes on as the steps of another workflow.
-
-    `content`: of its message or its question; of an included workflow, its input. `wait_ms`: how long it
-    waits; `until`: until when, in place of that; -1: neither.
+    """What to do with one ready step: send it, skip it, fail it, do it once for each of `items`, let it wait,
+    or replace it by the steps of another workflow. `content`: that of its message or its question; for an
+    included workflow, its input. `wait_ms`: how long it waits; `until`: the time until which it waits,
+    instead; -1: neither.
     """
 
     step: int
@@ -160,10 +158,9 @@ class Advanced(msgspec.Struct, frozen=True, gc=False):
 
 
 class Advance(Command[Advanced]):
-    """Move ready steps of a task. A step that is not ready any more is passed over: it was moved before.
-
-    `ids`: fresh message ids, one for each move. `away`: agents known to be offline, which are not chosen
-    for their capabilities.
+    """Move ready steps of a task. A step that is no longer ready is skipped: it was moved before. `ids`: new
+    message ids, one for each move. `away`: agents known to be offline, which are not chosen for their
+    capabilities.
     """
 
     task: str
@@ -182,7 +179,7 @@ class Advance(Command[Advanced]):
 class Finish(Command[Status]):
     """Settle the delivery of a step with its result. Returns the state of the task.
 
-    A result that comes after its lease ended counts while no other holder was granted the step.
+    A result that comes after its lease ended counts as long as no other holder was granted the step.
     """
 
     token: int
@@ -207,12 +204,12 @@ class Grow(Command[Status]):
 
     def __post_init__(self) -> None:
         self.token = whole(self.token, "token", 0, TOKEN_MAX)
-        self.steps = check_steps(self.steps, "what a step goes on as")
+        self.steps = check_steps(self.steps, "the new steps of a step")
         self.usage = _checked_usage(self.usage)
 
 
 class Fail(Command[Status]):
-    """Settle the delivery of a step as failed for good: an outcome, no retry and no dead letter."""
+    """Settle the delivery of a step as failed for good: without a retry and without a dead letter."""
 
     token: int
     code: str = "failed"
@@ -227,7 +224,8 @@ class Fail(Command[Status]):
 
 
 class Report(Command[None]):
-    """Progress of a step, shown while it runs; empty: as before. Renews its lease. Only usage is recorded."""
+    """Progress of a step, shown while it runs; empty: unchanged. It renews the lease. Only usage is
+    recorded."""
 
     token: int
     progress: str
@@ -272,7 +270,7 @@ class Signal(Command[bool]):
 
 
 class SetBudget(Command[Status]):
-    """Give a task another budget; None: as before, 0: no limit. Returns its state."""
+    """Give a task another budget; None: unchanged, 0: no limit. Returns its state."""
 
     task: str
     cost_micros: int | None = None
@@ -289,7 +287,7 @@ class SetBudget(Command[Status]):
 
 
 class SendNotice(Command[bool]):
-    """Send mail that is owed for a task. Returns whether it is owed no more. `id`: a fresh message id."""
+    """Send waiting mail about a task. Returns whether it is done. `id`: a new message id."""
 
     task: str
     kind: NoticeKind
@@ -330,16 +328,16 @@ class Cancel(Command[Status]):
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """What a put of a workflow gets: the version, and whether it was there with the same document."""
+    """The result of a put: the version, and whether it existed with the same document."""
 
     workflow: WorkflowView
     duplicate: bool = False
 
 
 class PutVersion(Command[Stored]):
-    """Keep a workflow under a version; empty: the next number, unless the last version is the same.
-
-    `document`: JSON without a version; `digest`: of what it means. Its namespace is that of `owner`.
+    """Store a workflow under a version; empty: the next number, unless the last version is the same.
+    `document`: JSON without a version; `digest`: that of its canonical form. Its namespace is that of
+    `owner`.
     """
 
     name: str
@@ -360,7 +358,7 @@ class PutVersion(Command[Stored]):
 
 
 class RemoveVersions(Command[int]):
-    """Remove one version of a workflow; empty: all. Tasks that were begun from them go on."""
+    """Remove one version of a workflow; empty: all. Tasks that were started from them go on."""
 
     namespace: str
     name: str
@@ -386,7 +384,7 @@ def workflow_name(value: Any) -> str:
 
 
 def workflow_version(value: Any) -> str:
-    """A version of a stored workflow; empty: none is named."""
+    """A version of a stored workflow; empty: no version is given."""
     version = text(value, "version", 0, VERSION_LENGTH_MAX)
     if version and not _VERSION.fullmatch(version):
         raise InvalidValue(

@@ -9,12 +9,12 @@ from relaymesh.kernel.moment import NEVER
 from relaymesh.kernel.tasks.task import Task
 
 SWEEP_MIN = 64
-"""Timers that are kept before any is looked at."""
+"""How many timers are kept before ended ones are removed."""
 
 
 class Deadlines:
-    """When tasks and steps run out of time. Lazy: an item that ended is dropped when it comes, or when such
-    items may be half of all. It holds names, never tasks, so that a task that ended is freed.
+    """When tasks and steps run out of time. Ended items are dropped lazily: when their time comes, or when
+    they may be half of all. It holds names, never tasks, so that an ended task is freed.
     """
 
     __slots__ = ("_heap", "_live", "_sweep_at", "_ties", "next")
@@ -44,8 +44,8 @@ class Deadlines:
         self.next = self._heap[0][0]
 
     def pop_due(self, now: int) -> Iterator[tuple[Task, int]]:
-        """Tasks, and their steps or -1, whose time is over. Each is looked at when its turn comes: what was
-        done about the one before may have ended it.
+        """Tasks, with a step or -1, whose time is over. Each is checked when its turn comes, because handling
+        the one before may have ended it.
         """
         while self._heap and self._heap[0][0] <= now:
             item = heappop(self._heap)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def task_effects(state: State) -> dict[type, Callable[[Any], Any]]:
-    """The board does most of it; it does not know mailboxes."""
+    """The board does most of it, but it has no access to mailboxes."""
     board = state.board
     return {
         TaskSubmitted: lambda record: board.submitted(record, state.sequence),
@@ -51,7 +51,7 @@ def task_effects(state: State) -> dict[type, Callable[[Any], Any]]:
 
 
 def _withdraw(state: State, record: StepsWithdrawn) -> None:
-    """Their messages are dropped next: what they say is kept until they are sent again."""
+    """Their messages are dropped next: the contents are kept until they are sent again."""
     contents: list[bytes] = []
     for number in record.steps:
         step = state.board.tasks[record.task].steps[number]

@@ -1,6 +1,6 @@
 """Ends of steps and tasks: results, failures, timeouts, cancels.
 
-Nothing here sends a message, so nothing here can be refused for want of room.
+Nothing here sends a message, so nothing here can be refused because a mailbox is full.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from relaymesh.kernel.token import format_token
 
 
 def finish(decision: Decision, command: Finish) -> Status:
-    """The result of a step. It counts, also late, if its token names the last grant of the step."""
+    """The result of a step. It counts, even late, if its token is that of the last grant of the step."""
     task, number = granted(decision, command.token)
     _require_room(task, number, task.kept, len(command.output), OUTPUT_BYTES_MAX)
     if command.output.startswith(REFERENCE_MARK):
@@ -54,7 +54,7 @@ def _require_room(task: Task, number: int, kept: int, added: int, most: int) -> 
 
 
 def fail(decision: Decision, command: Fail) -> Status:
-    """The agent says that the step cannot be done. The agent works, because it said so."""
+    """The agent says that the step cannot be done. For the breaker this is a success: the agent responded."""
     task, number = granted(decision, command.token)
     note_usage(decision, task, number, command.usage)
     found = entry_of(decision, task, number)
@@ -65,7 +65,7 @@ def fail(decision: Decision, command: Fail) -> Status:
 
 
 def grow(decision: Decision, command: Grow) -> Status:
-    """The holder of a step ends it with more steps. A late one counts as a late result does."""
+    """The holder of a step ends it with more steps. If this comes late, it counts like a late result."""
     task, number = granted(decision, command.token)
     if not task.plan_of(number).grows:
         raise InvalidPlan(
@@ -87,7 +87,7 @@ def grow(decision: Decision, command: Grow) -> Status:
 
 
 def report(decision: Decision, command: Report) -> None:
-    """Keep what the holder says. It lives, so its lease is renewed, if it is still held."""
+    """Keep the report of the holder. The holder lives, so its lease is renewed if it still has it."""
     task, number = granted(decision, command.token)
     step = task.steps[number]
     step.progress = command.progress or step.progress
@@ -118,7 +118,7 @@ def entry_of(decision: Decision, task: Task, number: int) -> tuple[str, Entry] |
 
 
 def state_after(decision: Decision, task: Task) -> Status:
-    """What this command made of the task: perhaps its end."""
+    """The state of the task after this command, which may have ended it."""
     follow(decision)
     decision.after_sync()
     return task.end or task.status
@@ -130,7 +130,7 @@ def answer(decision: Decision, command: Answer) -> Status:
 
 
 def cancel(decision: Decision, command: Cancel) -> Status:
-    """Close the task. A second cancel changes nothing, but a hard one may follow a soft one."""
+    """Close the task. A second cancel changes nothing, except a hard one after a soft one."""
     task = live_task(decision, command.task)
     if task.closing is None or (command.hard and not task.hard and not task.undos):
         status, reason, by = task.closing or "CANCELLED", command.reason, command.by
@@ -156,7 +156,7 @@ def run_out(decision: Decision) -> None:
 
 
 def follow(decision: Decision) -> None:
-    """Look at the tasks that this step moved: some end, some have steps to send."""
+    """Check the tasks that this decision changed: some end, some have steps to send."""
     board = decision.state.board
     while board.changed:
         task, _ = board.changed.popitem()
@@ -185,7 +185,7 @@ def follow(decision: Decision) -> None:
 
 
 def _close(decision: Decision, task: Task) -> None:
-    """A task that closes: its messages are taken back, what it did is undone, then it ends."""
+    """A task that closes: its messages are taken back, its finished steps are undone, then it ends."""
     _withdraw(decision, task)
     if task.out or task.closing is None:
         return
@@ -204,11 +204,11 @@ def _take_questions_back(decision: Decision) -> None:
         mailbox = decision.state.mailboxes.get(address)
         if mailbox is not None and mailbox.entries.look(sequence) is not None:
             entry = mailbox.entries.take_out(sequence)
-            drop(decision, address, [entry], Failure(0, decision.now, WITHDRAWN, "its step waits no more"))
+            drop(decision, address, [entry], Failure(0, decision.now, WITHDRAWN, "its step no longer waits"))
 
 
 def _tell(decision: Decision, task: Task) -> None:
-    """Those that watch the task see that it changed."""
+    """Tell the callers that watch the task that it changed."""
     task.revision = max(task.revision + 1, decision.state.sequence)
     if decision.step.changed is None:
         decision.step.changed = []
@@ -216,7 +216,8 @@ def _tell(decision: Decision, task: Task) -> None:
 
 
 def _withdraw(decision: Decision, task: Task) -> None:
-    """Take back the messages of its steps: under a lease only if the close is hard. No step waits on."""
+    """Take back the messages of its steps; those under a lease only if the close is hard. No step waits
+    any longer."""
     numbers = [
         number
         for number in task.steps_out

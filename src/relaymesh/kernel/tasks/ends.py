@@ -1,4 +1,4 @@
-"""What follows when a step ends: other steps are ready, outputs are freed, what it is part of ends too.
+"""What follows when a step ends: other steps become ready, outputs are freed, its group may end too.
 
 All of it follows from records alone, so a replay does the same.
 """
@@ -61,7 +61,7 @@ class Ends:
         self._settled(task, number, output, at)
 
     def _settled(self, task: Task, number: int, output: bytes | None, at: int) -> None:
-        """A step counts as ended: steps that need it come nearer, and its own parent too."""
+        """Count a step as ended, for the steps that need it and for its parent."""
         step = task.steps[number]
         self._touch(task, number)
         self._unsee(task, number)
@@ -92,7 +92,7 @@ class Ends:
             self.owed.add(task, "update", task.owner)
 
     def _part_settled(self, task: Task, number: int, at: int) -> None:
-        """The step that goes on as this one and others comes nearer to its end."""
+        """Count the end of this step for the step that was replaced by it and others."""
         step = task.steps[number]
         parent = task.steps[step.parent]
         parent.open_items -= 1
@@ -103,7 +103,7 @@ class Ends:
             self._join(task, step.parent, at)
 
     def _stop_group(self, task: Task, parent: int, at: int) -> None:
-        """A step of a group failed: those of it that are not out are not done."""
+        """A step of a group failed: steps of the group that are not granted are cancelled."""
         for number in task.steps[parent].items:
             step = task.steps[number]
             if step.items and not step.ended:
@@ -113,7 +113,7 @@ class Ends:
                 self._end(task, number, "CANCELLED", None, at, WITHDRAWN, "another step of its group failed")
 
     def _join(self, task: Task, parent: int, at: int) -> None:
-        """All steps that a step went on as have ended: it ends too."""
+        """All steps that replaced a step have ended: it ends too."""
         numbers, group = task.steps[parent].items, task.groups.get(parent)
         bad = [task.steps[each] for each in numbers if task.steps[each].status not in GOOD]
         if group is None:
@@ -148,7 +148,7 @@ class Ends:
                 step.output = None
 
     def _read(self, task: Task, number: int) -> None:
-        """The inputs of a step are read, unless they were before: outputs that no other reads are freed."""
+        """The inputs of a step were read: free the outputs that no other step reads."""
         step, home = task.steps[number], task.home_of(number)
         if (
             home is not None
@@ -161,7 +161,7 @@ class Ends:
                 self._unread(task, source)
 
     def _unsee(self, task: Task, number: int) -> None:
-        """A step that could have grown ends: its new steps read nothing any more."""
+        """A step that could have grown ends: free the outputs that its new steps could have read."""
         home = task.home_of(number)
         if home is not None and task.steps[number].undoes < 0:
             for source in task.plan_of(number).sees:
@@ -176,7 +176,7 @@ class Ends:
             self._touch(task, number)
 
     def _forget_content(self, task: Task, number: int) -> None:
-        """It was sent, or ended: its item is not needed any more, except to undo it."""
+        """It was sent, or ended: its item is no longer needed, except to undo it."""
         step = task.steps[number]
         if step.parked is not None:
             self._grow(task, -len(step.parked))
@@ -186,7 +186,7 @@ class Ends:
             step.item = None
 
     def _count_order(self, task: Task, number: int) -> None:
-        """Steps are undone in the reverse order in which their work was over."""
+        """Steps are undone in the reverse of the order in which they finished."""
         step = task.steps[number]
         if task.plan_of(number).undo is not None and not step.order:
             task.orders += 1

@@ -1,4 +1,4 @@
-"""Growing: a step ends as more steps. Its holder asks for them, or its plan names a stored workflow.
+"""Growing: a step is replaced by more steps. Its holder asks for them, or its plan names a stored workflow.
 
 They belong to the same task: one budget, one deadline, one cancel. The step completes with their outputs.
 """
@@ -12,15 +12,15 @@ from relaymesh.kernel.tasks.submitting import require_mailbox
 from relaymesh.kernel.tasks.task import Task
 
 DEPTH_MAX = 8
-"""Steps that go on as steps that go on as steps …"""
+"""How deep groups of steps may be nested."""
 
 
 def check_growth(decision: Decision, task: Task, number: int, steps: tuple[StepPlan, ...]) -> None:
-    """Refuse a group that is too deep, too large, or whose agents are not there."""
+    """Refuse a group that is too deep, too large, or has unknown agents."""
     name = task.name_of(number)
     check_steps(steps, f"step {name}")
     if task.depth_of(number) >= DEPTH_MAX:
-        raise InvalidPlan(f"step {name} lies {DEPTH_MAX} groups deep, and no deeper one is allowed")
+        raise InvalidPlan(f"step {name} lies {DEPTH_MAX} groups deep; a deeper group is not allowed")
     count = len(task.steps) - len(task.plan.steps) + len(steps)
     if count > STEPS_MAX:
         raise InvalidPlan(
@@ -29,7 +29,7 @@ def check_growth(decision: Decision, task: Task, number: int, steps: tuple[StepP
     for step in steps:
         outside = [*step.outer, *(step.undo.outer if step.undo is not None else ())]
         if any(each >= len(task.steps) for each in outside):
-            raise InvalidPlan(f"step {name}/{step.name} reads a step that is not there")
+            raise InvalidPlan(f"step {name}/{step.name} reads a step that does not exist")
         for each in (step, step.undo):
             if each is not None and each.mailbox:
                 require_mailbox(decision, task.namespace, f"{name}/{step.name}", each.mailbox)

@@ -1,8 +1,8 @@
 """Idempotency keys of tasks: the same request runs once.
 
-A key is kept in memory while its task lives, and after its end until the store has it. A submit brings along
-what the store said about its key, and how far the store had got; if this table forgot a key beyond that
-point, the caller must look again, or the task might run twice.
+A key is kept in memory while its task lives, and after its end until the store has it. A submit contains what
+the store has for its key, and the sequence that the store had reached. If this table forgot a key after that
+sequence, the caller must look again, or the task might run twice.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 KEY_DAYS = 7
 KEY_MS = KEY_DAYS * 86_400_000
 KEYS_MAX = 100_000
-"""Ended keys in memory where there is no store to keep them."""
+"""How many ended keys are kept in memory if there is no store."""
 
 
 class KeyHeld(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What a key led to."""
+    """The task of a key."""
 
     task: str
     request: bytes
@@ -33,7 +33,7 @@ class KeyHeld(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """How the task ended; None while it lives."""
     ended_at: int = 0
     through: int = 0
-    """The sequence behind the record that ended it."""
+    """The sequence after the record that ended it."""
 
 
 class Keys:
@@ -77,7 +77,7 @@ class Keys:
                 self.forgotten = max(self.forgotten, held.through)
 
     def ended(self) -> list[tuple[str, str, KeyHeld]]:
-        """Those that are kept although their tasks have ended, for a checkpoint."""
+        """The keys of ended tasks that are still kept, for a checkpoint."""
         return [(*name, held) for name, held in self._ended.items()]
 
     def restore(self, namespace: str, key: str, held: KeyHeld) -> None:

@@ -1,4 +1,4 @@
-"""Which step a message is the work of."""
+"""Which step a message belongs to."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from relaymesh.kernel.tasks.step_state import StepState
 from relaymesh.kernel.tasks.task import Task
 
 ABANDONING = frozenset({"expired", "restart", "abandoned"})
-"""Returns in which the holder, not the work, failed: counted apart from failed attempts."""
+"""Returns in which the holder failed, not the work: they are counted separately from failed attempts."""
 
 
 class Link(NamedTuple):
-    """The step that a message is the work of."""
+    """The step to which a message belongs."""
 
     task: Task
     number: int
@@ -23,12 +23,12 @@ class Link(NamedTuple):
 
     @property
     def closed(self) -> bool:
-        """Whether its task closes, and this is not one of the steps that undo others."""
+        """Whether its task closes, and this step does not undo another."""
         return self.task.closing is not None and self.step.undoes < 0
 
     @property
     def max_retries(self) -> int:
-        """By its plan: an edited message of it may say something else."""
+        """The priority by its plan: an edited message may have another one."""
         return self.task.plan_of(self.number).max_attempts - 1
 
     @property
@@ -39,7 +39,7 @@ class Link(NamedTuple):
     def spent(self, cause: str, retries: int) -> bool:
         """Whether the step has no attempt left. `retries`: how often it may fail and be tried again.
 
-        Abandonments have a limit of their own: kills of a node do not use up the attempts of honest work.
+        Abandonments have their own limit, so that killing a node does not use up `max_attempts`.
         """
         step = self.step
         if cause in ABANDONING:
@@ -52,6 +52,6 @@ class Link(NamedTuple):
         return min(deadline, self.step.granted_at + limit_ms) if limit_ms else deadline
 
     def attempt_is_over(self, lease_end: int) -> bool:
-        """Whether the present attempt took as long as one may: its lease was kept up until then."""
+        """Whether the current attempt has used all its time: its lease was renewed until then."""
         limit_ms = self.task.plan_of(self.number).attempt_timeout_ms
         return limit_ms > 0 and lease_end >= self.step.granted_at + limit_ms

@@ -24,22 +24,22 @@ class ReadyStep(msgspec.Struct, frozen=True, gc=False):
     number: int
     name: str
     action: Literal["send", "skip"]
-    """`skip`: a need of it failed and a handler took over, or it is a handler that is not needed."""
+    """`skip`: one of its needs failed and a handler took over, or it is a handler that is not needed."""
     input: bytes
     dynamic: bool
     when: str = ""
     for_each: str = ""
-    """Empty for an item: it was expanded already."""
+    """Empty for an item, which was already expanded."""
     item: bytes | None = None
     index: int = 0
     outputs: tuple[tuple[str, bytes], ...] = ()
     """Name and output of each step that it refers to."""
     capability: str = ""
-    """What its agent must be able to do; empty: the plan names the agent."""
+    """The capability that its agent must have; empty: the plan names the agent."""
     scope: bytes | None = None
-    """What its expressions call `input`; None: the input of the task."""
+    """The value of `input` in its expressions; None: the input of the task."""
     parked: bytes | None = None
-    """The content of its message, which was taken back: it is sent again as it was."""
+    """The content of its message, which was taken back: it is sent again unchanged."""
     wait: WaitPlan | None = None
     timeout_ms: int = 0
     include: str = ""
@@ -62,7 +62,7 @@ class ReadyTask(msgspec.Struct, frozen=True, gc=False):
 
 
 class Wanted(msgspec.Struct, frozen=True, gc=False):
-    """Which tasks a list shows; None: all."""
+    """The tasks that a list shows; None: all."""
 
     namespace: str | None = None
     status: Status | None = None
@@ -98,7 +98,7 @@ def find(state: State, id: str) -> TaskShown | None:
 
 
 def last_grants(state: State, tokens: Sequence[int]) -> dict[int, str]:
-    """The mailbox of each token that was the last one of a step that is still open: it may settle late."""
+    """The mailbox of each token that is the last one of an open step: such a token may settle late."""
     links = state.board.by_token
     return {token: links[token].step.mailbox for token in tokens if token in links}
 
@@ -166,10 +166,8 @@ def known_of(state: State, ids: Sequence[str]) -> frozenset[str]:
 
 
 def ready_of(state: State, id: str) -> ReadyTask | None:
-    """What may be sent now; None: nothing.
-
-    Steps whose mailbox takes none now are passed over, so that they hold up no others. If there are only such
-    steps they are named: the advance says why they wait.
+    """What may be sent now; None: nothing. Steps whose mailbox takes no steps now are skipped, so that they
+    do not delay others. If there are only such steps, they are returned: the advance then says why they wait.
     """
     task = state.board.tasks.get(id)
     if task is None or not task.sends:
@@ -251,7 +249,7 @@ def budget_left(state: State, token: int) -> BudgetLeft | None:
 
 
 class Scope(msgspec.Struct, frozen=True, gc=False):
-    """What the steps that a step goes on as may read: names of steps, and their numbers in the task."""
+    """What the steps that replace a step may read: names of steps, and their numbers in the task."""
 
     task: str
     step: str
@@ -260,7 +258,8 @@ class Scope(msgspec.Struct, frozen=True, gc=False):
 
 
 def growth_of(state: State, token: int) -> Scope | None:
-    """The scope of what the holder of this grant may add; None: the grant is not the last one of a step."""
+    """The scope of the steps that the holder of this grant may add; None: it is not the last grant of a
+    step."""
     link = state.board.by_token.get(token)
     if link is None:
         return None

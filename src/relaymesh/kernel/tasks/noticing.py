@@ -1,7 +1,7 @@
 """Mail about tasks: to the mailbox that asked for the result, and to the owner.
 
-It is sent in a decision of its own, because the decision that ended the task must not be refused for want of
-room. One piece of each kind is owed at a time, so a task that moves fast sends few updates.
+A separate decision sends it, because the decision that ended the task must not be refused when a mailbox is
+full. At most one message of each kind waits at a time, so a task that moves fast sends few updates.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTICE_TYPES: dict[NoticeKind, str] = {
 
 
 def send_notice(decision: Decision, command: SendNotice) -> bool:
-    """Returns whether it is settled: sent, not owed any more, or without a mailbox to go to."""
+    """Returns whether it is done: sent, no longer needed, or its mailbox does not exist."""
     board = decision.state.board
     owed = board.owed.find(command.task, command.kind)
     decision.after_sync()

@@ -1,4 +1,4 @@
-"""Mail about tasks that is owed: a settle sends no message, so what it owes is sent later (`noticing.py`)."""
+"""Waiting mail about tasks: a settle sends no message, so the mail is sent later (`noticing.py`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from relaymesh.kernel.tasks.task import Task
 
 Name = tuple[str, NoticeKind]
-"""A task, and what the mail is about: one of each kind is owed at a time."""
+"""A task and the kind of the mail: at most one of each kind waits at a time."""
 
 
 class Owed(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -33,7 +33,7 @@ class Owed(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class OwedMail:
-    """What is owed, in the order in which it came to be."""
+    """The waiting mail, in the order in which it was requested."""
 
     __slots__ = ("_owed",)
 
@@ -47,11 +47,11 @@ class OwedMail:
         return len(self._owed)
 
     def add(self, task: Task, kind: NoticeKind, mailbox: str) -> None:
-        """Mail that is owed already is not owed twice: it is written when it is sent."""
+        """Mail that already waits is not added twice: its text is made when it is sent."""
         self._owed.setdefault((task.id, kind), _owed(task, kind, mailbox))
 
     def end(self, task: Task) -> None:
-        """The task ended: what it said of its life is not sent any more, its outcome is."""
+        """The task ended: its updates are not sent any more, but its outcome is."""
         self.drop(task.id, "update")
         self.drop(task.id, "budget")
         kind: NoticeKind = "complete" if task.end == "SUCCESS" else "failed"

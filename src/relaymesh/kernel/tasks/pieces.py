@@ -22,7 +22,7 @@ from relaymesh.kernel.tasks.task import Task
 
 
 class PlanPiece(Piece, tag=8, frozen=True):
-    """A plan that the tasks behind it name by its number: plans are counted from 0."""
+    """A plan. Later tasks refer to it by its number: plans are counted from 0."""
 
     plan: Plan
 
@@ -108,7 +108,7 @@ class WorkflowsPiece(Piece, tag=12, frozen=True):
 
 
 class GroupPiece(Piece, tag=13, frozen=True):
-    """The steps that one step of a task goes on as."""
+    """The steps that replaced one step of a task."""
 
     task: str
     parent: int

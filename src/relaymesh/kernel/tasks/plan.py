@@ -1,4 +1,4 @@
-"""A plan as the kernel knows it: steps in an order in which each stands behind what it needs.
+"""A plan in the kernel: steps in an order in which each comes after its needs.
 
 `relaymesh.plans` makes plans of JSON, YAML or the builder, and checks what people write: names, references,
 expressions. Here a plan is a value of small numbers and opaque bytes. The kernel reads which step needs
@@ -39,7 +39,7 @@ MAX_ATTEMPTS = 3
 MAX_ABANDONED = 10
 STEP_LEASE_MS = 15_000
 PARALLEL_MAX = 100
-"""Unsettled step messages of one task at once, if its plan has no `window`; the most that `parallel` says."""
+"""The most unsettled step messages of one task, if its plan has no `window`; also the largest `parallel`."""
 WINDOW_MAX = 10_000
 
 NUMBER_MAX = 4 * STEPS_MAX
@@ -62,7 +62,7 @@ WAIT_KINDS: tuple[WaitKind, ...] = ("ask", "wait", "signal")
 
 
 class WaitPlan(msgspec.Struct, array_like=True, frozen=True, gc=False, kw_only=True):
-    """What a step waits for in place of an agent's work.
+    """What a step waits for instead of an agent's work.
 
     `ask`: an answer of the agent in `mailbox`; the step's input is the question. `wait`: a time; the input is
     a number of seconds, or a timestamp. `signal`: one of this name, from outside.
@@ -71,17 +71,19 @@ class WaitPlan(msgspec.Struct, array_like=True, frozen=True, gc=False, kw_only=T
     kind: WaitKind
     signal: str = ""
     options: tuple[str, ...] = ()
-    """The answers that count; empty: any."""
+    """The allowed answers; empty: any answer."""
     default: bytes | None = None
-    """JSON that counts as the answer or the signal when the time is over; None: the step times out."""
+    """JSON that replaces the answer or the signal when the time is over; None: the step times out."""
 
 
 class StepPlan(msgspec.Struct, array_like=True, frozen=True, gc=False, kw_only=True):
-    """One step. `needs`, `refers` and `handler` are numbers of steps; the first two lie before the step."""
+    """One step. `needs`, `refers` and `handler` are numbers of steps; those of the first two come before
+    the step."""
 
     name: str
     mailbox: str
-    """The address of the agent that does it; empty: an agent with `capability` is chosen when it is sent."""
+    """The address of the agent that works on it; empty: an agent with `capability` is chosen when it is
+    sent."""
     input: bytes = b"null"
     """JSON that may hold expressions."""
     dynamic: bool = False
@@ -109,17 +111,17 @@ class StepPlan(msgspec.Struct, array_like=True, frozen=True, gc=False, kw_only=T
     key: str | None = None
     """The lane of its messages; None: none, so a fan-out runs in parallel."""
     capability: str = ""
-    """What the agent must be able to do, in place of `mailbox`."""
+    """The capability that the agent must have, instead of `mailbox`."""
     wait: WaitPlan | None = None
     """What it waits for; None: it is work for an agent."""
     include: str = ""
-    """The stored workflow whose steps it goes on as: "release" or "release@3"."""
+    """The stored workflow whose steps replace it: "release" or "release@3"."""
     grows: bool = False
     """Whether its holder may end it with more steps."""
     sees: tuple[int, ...] = ()
     """With `grows`: the steps before it, whose outputs its new steps may read."""
     outer: tuple[int, ...] = ()
-    """Of a step that was added: steps outside of its group that it reads, by their numbers in the task."""
+    """For an added step: steps outside of its group that it reads, by their numbers in the task."""
     undo: StepPlan | None = None
     """The step that undoes it, if the task ends without success."""
 
@@ -130,7 +132,7 @@ class StepPlan(msgspec.Struct, array_like=True, frozen=True, gc=False, kw_only=T
 
 
 class Plan(msgspec.Struct, array_like=True, frozen=True, weakref=True, dict=True, kw_only=True):
-    """A workflow, checked. `steps` is in an order in which every step stands behind its needs."""
+    """A checked workflow. `steps` is in an order in which every step comes after its needs."""
 
     name: str
     steps: tuple[StepPlan, ...]
@@ -190,7 +192,7 @@ def check_plan(plan: Any) -> Plan:
 
 
 _checked: WeakValueDictionary[int, Plan] = WeakValueDictionary()
-"""By id, the plans that passed and are still in use: one plan is submitted many times."""
+"""By id, the checked plans that are still in use, because one plan is submitted many times."""
 
 
 def check_steps(steps: Any, what: str) -> tuple[StepPlan, ...]:
@@ -232,7 +234,7 @@ def check_step(step: Any, number: int, count: int, names: set[str]) -> None:
     _check_fields(step, number, what)
     one_of(step.on_failure, what + "on_failure", ON_FAILURE, InvalidPlan)
     if (step.on_failure == "handle") != (type(step.handler) is int and number < step.handler < count):
-        raise InvalidPlan(f"{what}on_failure must name a step that stands behind it")
+        raise InvalidPlan(f"{what}on_failure must name a step that comes after it")
     if step.key is not None:
         _set(step, "key", text(step.key, what + "key", 1, TEXT_LENGTH_MAX, InvalidPlan))
     if step.undo is not None:
@@ -240,7 +242,7 @@ def check_step(step: Any, number: int, count: int, names: set[str]) -> None:
 
 
 def _check_fields(step: StepPlan, number: int, what: str) -> None:
-    """Numbers, lists of steps, and expressions. Most are left out, and are as they should be."""
+    """Check numbers, lists of steps, and expressions. Most fields have their defaults, which are valid."""
     for field, most in (("needs", number), ("refers", number), ("sees", number), ("outer", NUMBER_MAX)):
         numbers = getattr(step, field)
         if numbers == () and type(numbers) is tuple:
@@ -289,7 +291,7 @@ def _check_wait(wait: Any, what: str) -> None:
 
 
 def _check_undo(step: StepPlan, number: int, what: str) -> None:
-    """The step that undoes another reads what that one may read, and its output. It needs no step."""
+    """The step that undoes another reads what that step may read, and its output. It has no needs."""
     undo: Any = step.undo
     if undo.__class__ is not StepPlan or undo.name != step.name:
         raise InvalidPlan(f"{what}compensate must be a step of the same name, not {shown(undo)}")

@@ -1,4 +1,4 @@
-"""What follows from a plan alone: which step waits for which, and which ones are last."""
+"""What follows from a plan: which step waits for which, and which steps are last."""
 
 from __future__ import annotations
 
@@ -72,6 +72,6 @@ class Group(NamedTuple):
     first: int
     shape: Shape
     input: bytes | None = None
-    """What their expressions call `input`; None: what it is for the step that goes on as them."""
+    """The value of `input` in their expressions; None: the same as for the step that they replace."""
     token: int = 0
     """The grant whose holder asked for them; 0: the plan did."""

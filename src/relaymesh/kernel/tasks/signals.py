@@ -9,9 +9,9 @@ SIGNALS_MAX = 100
 SIGNAL_IDS_MAX = 10_000
 """Ids that a task remembers: a signal that is sent again counts once."""
 SIGNAL_BYTES = 256
-"""Memory of a signal beside its texts and its value."""
+"""Memory of a signal, without its texts and its value."""
 ID_BYTES = 64
-"""Memory of an id that is remembered, beside its text."""
+"""Memory of a remembered id, without its text."""
 
 
 class Signal(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -44,7 +44,7 @@ class Signals:
         return next((signal for signal in self.kept if signal.name == name), None)
 
     def take(self, name: str) -> Signal | None:
-        """The first of this name, which is kept no more."""
+        """Remove and return the first signal of this name."""
         signal = self.first(name)
         if signal is not None:
             self.kept.remove(signal)

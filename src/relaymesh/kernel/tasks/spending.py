@@ -1,7 +1,6 @@
-"""Budgets: what the attempts of a task use is added up, and a task that has used its budget pauses.
-
-The step that crosses the budget takes back, in the same decision, every message of the task that is under no
-lease. So a task overshoots at most by what the leases that are out still use.
+"""Budgets: the usage of a task's attempts is added up, and a task that has used its budget pauses. The
+decision that reaches the budget also takes back every message of the task that has no lease. So a task
+exceeds its budget at most by what its current holders still use.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ BUDGET = "budget"
 
 
 def note_usage(decision: Decision, task: Task, number: int, usage: Usage) -> None:
-    """Usage is the total of an attempt, so a report that comes twice counts once. It never falls."""
+    """Usage is the total of an attempt, so a report that comes twice counts once. It never decreases."""
     step = task.steps[number]
     cost, tokens = max(usage.cost_micros, step.used[0]), max(usage.tokens, step.used[1])
     if (cost, tokens) != step.used:

@@ -1,6 +1,6 @@
 """The states of a step and of a task, and every change between them.
 
-`TRANSITIONS` is the one table; docs/explanation/tasks.md draws it, and a test walks every arrow.
+`TRANSITIONS` is the only table; docs/explanation/tasks.md is made from it, and a test makes every transition.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
     **{(status, "died"): "DEAD_LETTER" for status in _LIVE},
     **{(status, "cancelled"): "CANCELLED" for status in _LIVE},
 }
-"""What each event makes of each state. A pair that is not listed cannot happen."""
+"""The next state for each state and event. A pair that is not listed cannot happen."""
 
 EVENT_OF: dict[Status, Event] = {
     "SUCCESS": "succeeded",

@@ -1,4 +1,4 @@
-"""What one step of a live task has gone through. Only records change it (`board.py`)."""
+"""The state of one step of a live task. Only records change it (`board.py`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relaymesh.kernel.tasks.status import Status
 
 
 class Waiting(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What a step waits for that no agent works on."""
+    """The wait of a step on which no agent works."""
 
     kind: WaitKind
     until: int = 0
@@ -21,7 +21,7 @@ class Waiting(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class StepState(msgspec.Struct, gc=False, eq=False):
-    """The fields of a lease name the last grant."""
+    """The fields about a lease are those of the last grant."""
 
     status: Status = "PENDING"
     sequence: int = -1
@@ -47,16 +47,17 @@ class StepState(msgspec.Struct, gc=False, eq=False):
     """Volatile. What its holder last reported."""
     output: bytes | None = None
     parent: int = -1
-    """The step that goes on as this one and others; -1: a step of the plan, or one that undoes another."""
+    """The step that was replaced by this one and others; -1: this is a step of the plan, or undoes
+    another."""
     item: bytes | None = None
     index: int = 0
     items: range = range(0)
-    """The steps that it goes on as, once it is expanded: its items, or a group."""
+    """The steps that replaced it, once it is expanded: its items, or a group."""
     open_items: int = 0
     items_out: int = 0
     """Items whose messages are not settled."""
     taken_ms: int = 0
-    """The length of its lease since its holder took it to report later; 0: it did not."""
+    """The length of its lease if its holder took it to report later; else 0."""
     letter: tuple[str, int] | None = None
     """The dead letter of its message, by mailbox and dead sequence."""
     readers: int = 0
@@ -68,11 +69,11 @@ class StepState(msgspec.Struct, gc=False, eq=False):
     used: tuple[int, int] = (0, 0)
     """Micro-dollars and tokens of its present attempt."""
     order: int = 0
-    """When its work was over, for those that can be undone: counted in its task, from 1 on."""
+    """For steps that can be undone: the place in the order in which steps of the task finished, from 1 on."""
     undoes: int = -1
     """The step that this one undoes; -1: none."""
     uncertain: bool = False
-    """Whether it is unknown if the step that it undoes was done."""
+    """Whether the outcome of the step that it undoes is unknown."""
 
     @property
     def ended(self) -> bool:

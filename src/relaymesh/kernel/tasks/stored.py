@@ -1,7 +1,7 @@
 """Workflows that a namespace keeps, by name and version.
 
-A version never changes: it is put once, and may be removed. A task has a plan of its own, so neither a put
-nor a removal changes a task that runs.
+A version never changes: it is put once, and may be removed. A task has its own plan, so neither a put nor a
+removal changes a running task.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relaymesh.kernel.state import State
 
 WORKFLOW_BYTES = 512
-"""Memory of a version beside its document."""
+"""Memory of a version, without its document."""
 VERSIONS_MAX = 100
 """Versions of one workflow."""
 NAMES_MAX = 1_000
@@ -34,7 +34,8 @@ Name = tuple[str, str]
 
 
 class StoredVersion(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One version of a workflow. `document` is JSON without its version; `digest`: of what it means."""
+    """One version of a workflow. `document` is JSON without its version; `digest`: that of its canonical
+    form."""
 
     namespace: str
     name: str
@@ -119,7 +120,7 @@ class StoredWorkflows:
         self.numbers.put(*name, stored.version)
 
     def removed(self, record: WorkflowRemoved) -> None:
-        """A version that is not there is passed over: the record that put it may be set aside."""
+        """An unknown version is skipped: the record that put it may be set aside."""
         name = record.namespace, record.name
         versions = self._versions.get(name, {})
         for version in record.versions:

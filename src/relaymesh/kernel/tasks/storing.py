@@ -64,7 +64,8 @@ def remove(decision: Decision, command: RemoveVersions) -> int:
 
 
 def _known(versions: Sequence[StoredVersion], version: str) -> StoredVersion | None:
-    """The version that a put names; without one the last that was put: the same again is no new one."""
+    """The version that a put names; without one, the last version that was put, if the document is the
+    same."""
     for stored in reversed(versions):
         if version in ("", stored.version):
             return stored

@@ -1,4 +1,4 @@
-"""Submitting a task: once for each key, and only if every mailbox that it needs is there."""
+"""Submitting a task: once for each key, and only if every mailbox that it needs exists."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _status(decision: Decision, held: KeyHeld) -> Status:
 
 
 def require_mailbox(decision: Decision, namespace: str, step: str, address: str) -> None:
-    """A step of a task in this namespace may go to this address."""
+    """Check that a step of a task in this namespace may go to this address."""
     what = f"step {step!r}: agent {name_of(address)!r}"
     if namespace_of(address) != namespace:
         raise InvalidPlan(f"{what} is in namespace {namespace_of(address)!r}, the task in {namespace!r}")

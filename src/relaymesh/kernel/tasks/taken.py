@@ -1,4 +1,5 @@
-"""Which steps are taken: an agent acked them on receipt and reports their ends later. Records change it."""
+"""Which steps are taken: an agent acked them on receipt and reports the results later. Only records change
+it."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from relaymesh.kernel.state import State
 
 RENEW_MS_MIN = 1_000
-"""Heartbeats of one agent that follow each other faster renew nothing: a flood of them costs little."""
+"""More frequent heartbeats of one agent renew nothing, so a flood of them costs little."""
 
 
 class Held(msgspec.Struct, gc=False):
-    """The tokens of what one mailbox's agent took."""
+    """The tokens of the steps that one mailbox's agent took."""
 
     tokens: dict[int, None]
     renewed_at: int = -RENEW_MS_MIN
@@ -57,7 +58,7 @@ class Taken:
 
 
 def apply_taken(state: State, record: StepsTaken) -> None:
-    """The leases last longer from here on, and survive a restart with that length."""
+    """Make the leases longer; after a restart they have the same length."""
     mailbox = state.mailboxes[record.mailbox]
     for sequence in record.sequences:
         entry = mailbox.entries.take_out(sequence)

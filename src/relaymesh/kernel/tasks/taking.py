@@ -1,4 +1,4 @@
-"""Taking a step: an agent acks its message on receipt, and reports the end later.
+"""Taking a step: an agent acks its message on receipt, and reports the result later.
 
 An agent that does not settle with a result registers without `settles`. Its ack of a step ends nothing: the
 step stays RUNNING under the same token, with a lease that lasts as long as an agent may be silent. A report
@@ -40,7 +40,7 @@ def take(decision: Decision, mailbox: Mailbox, parts: Sequence[Part], lease_ms: 
 
 
 def keep_taken(decision: Decision, command: KeepTaken) -> int:
-    """The agents live: what they took stays theirs. Returns how many leases were renewed."""
+    """The agents live: renew the leases of the steps that they took. Returns how many."""
     state = decision.state
     renewed = 0
     for agent in command.agents:

@@ -16,13 +16,13 @@ from relaymesh.kernel.tasks.step_state import StepState
 
 TASK_BYTES = 1_024
 STEP_BYTES = 384
-"""Memory of a task and of a step beside their texts and values."""
+"""Memory of a task and of a step, without their texts and values."""
 OUTPUT_BYTES_MAX = 4_194_304
-"""Outputs that a task may keep in memory: those in files count with their references alone."""
+"""Outputs that a task may keep in memory; of outputs in files only the references count."""
 FILED_BYTES_MAX = 67_108_864
 """Outputs that a task may keep, with those in files: its result must fit into the memory of a client."""
 UNDO = "!undo"
-"""Behind the name of a step: the step that undoes it."""
+"""The suffix of the name of a step that undoes another."""
 
 NULL = b"null"
 
@@ -130,7 +130,7 @@ class Task:
         self.returned: bytes | None = None
         """The result of a success."""
         self.through = 0
-        """The sequence behind the record that ended it."""
+        """The sequence after the record that ended it."""
         self.hard = False
         """Whether leased messages are withdrawn too when it closes."""
         self.reason = ""
@@ -158,7 +158,7 @@ class Task:
         """The steps that undo others, in their order; empty: it does not undo anything."""
 
     def _begin_to_follow(self) -> None:
-        """What follows from its steps, as `derive` would have it."""
+        """What follows from its steps, as computed by `derive`."""
         self._plans: list[StepPlan] = list(self.plan.steps)
         """The plan of each step."""
         self.open = len(self.steps)
@@ -181,7 +181,7 @@ class Task:
     # -- what follows from the states of the steps
 
     def derive(self) -> None:
-        """Work out, from the states of the steps, everything that follows from them."""
+        """Compute everything that follows from the states of the steps."""
         steps = self.steps
         self._plans = []
         for number in range(len(steps)):
@@ -243,8 +243,8 @@ class Task:
                 step.readers += 1
 
     def sources(self, number: int) -> Iterator[int]:
-        """The steps that one holds on to: those that it reads before it is sent, those that its new steps
-        may read while it is open, and those that undoing it reads.
+        """The steps whose outputs one step keeps: those that it reads before it is sent, those that its new
+        steps may read while it is open, and those that undoing it reads.
         """
         step, plan, home = self.steps[number], self._plans[number], self.home_of(number)
         if home is None or step.undoes >= 0:
@@ -289,7 +289,7 @@ class Task:
 
     @property
     def next_undo(self) -> int:
-        """The step that undoes, and whose turn it is; -1: none is left."""
+        """The next step that undoes another; -1: none is left."""
         return next((number for number in self.undos if not self.steps[number].ended), -1)
 
     def plan_of(self, number: int) -> StepPlan:
@@ -305,21 +305,21 @@ class Task:
         return bool(self._plans[number].for_each) and not self.is_item(number)
 
     def home_of(self, number: int) -> Group | None:
-        """The steps that a step stands with; None: it is an item, and stands alone."""
+        """The group of a step; None: it is an item, which has no group."""
         step = self.steps[number]
         if step.undoes >= 0:
             return self.home_of(step.undoes)
         return self.root if step.parent < 0 else self.groups.get(step.parent)
 
     def scope_of(self, number: int) -> Group:
-        """The group whose names the expressions of a step may use."""
+        """The group whose step names the expressions of a step may use."""
         while (home := self.home_of(number)) is None:
             step = self.steps[number]
             number = step.undoes if step.undoes >= 0 else step.parent
         return home
 
     def input_of(self, number: int) -> bytes:
-        """What the expressions of a step call `input`."""
+        """The value of `input` in the expressions of a step."""
         while True:
             scope = self.scope_of(number)
             if scope.input is not None:
@@ -340,7 +340,7 @@ class Task:
         return [home.first + each for each in home.shape.followers[number - home.first]]
 
     def depth_of(self, number: int) -> int:
-        """How many steps went on as others, down to this one."""
+        """How deep the groups are nested at this step."""
         depth = 0
         while (number := self.steps[number].parent) >= 0:
             depth += number in self.groups
@@ -384,7 +384,7 @@ class Task:
         self._queues.setdefault(self.steps[number].parent, {})[number] = None
 
     def sort_ready(self) -> None:
-        """Steps that are ready again take their old places: a restart finds them there too."""
+        """Steps that are ready again get their old positions, as they would after a restart."""
         for parent, queue in self._queues.items():
             self._queues[parent] = dict.fromkeys(sorted(queue))
 
@@ -399,7 +399,7 @@ class Task:
                 del self._queues[parent]
 
     def goes_out(self, number: int, sequence: int, mailbox: str) -> None:
-        """This message is its work from here on."""
+        """From now on this message belongs to the step."""
         step = self.steps[number]
         step.sequence, step.mailbox = sequence, mailbox
         self.steps_out[number] = None
@@ -456,7 +456,7 @@ class Task:
                 self.make_ready(number)
 
     def add_undos(self, steps: list[int], uncertain: list[bool], at: int) -> None:
-        """From here on only these are done, one after the other."""
+        """From now on only these steps run, one after the other."""
         first = len(self.steps)
         self.ready, self._queues = {}, {}
         pairs = zip(steps, uncertain, strict=True)
@@ -502,8 +502,8 @@ class Task:
         return self._plans[number].on_failure != "fail"
 
     def caught(self, number: int) -> bool:
-        """Whether a failure of this step leaves the task alive: its own plan catches it, or that of a step
-        which goes on as it.
+        """Whether the task survives a failure of this step: the plan of the step catches it, or that of a
+        step which it replaced.
         """
         while number >= 0:
             if self.catches(number):
@@ -512,8 +512,8 @@ class Task:
         return False
 
     def runs_if_it_may(self, number: int) -> bool:
-        """Whether a ready step is to run: not if a need failed and its handler took over, nor a handler of
-        a step that did not fail."""
+        """Whether a ready step should run. It should not if one of its needs failed and a handler took
+        over, or if it is a handler of a step that did not fail."""
         home = self.home_of(number)
         for need in self.needs_of(number):
             plan = self._plans[need]
@@ -524,8 +524,8 @@ class Task:
         return True
 
     def may_send(self, most: int, shut: Callable[[int], bool] | None = None) -> list[int]:
-        """Ready steps that the windows have room for, at most so many. Those that are `shut` are passed over;
-        items of one step are all alike.
+        """Ready steps for which the windows have room, up to a maximum. Steps that are `shut` are skipped;
+        for the items of one step this is decided once.
         """
         found: list[int] = []
         room = min(most, self.plan.out_max - self.out)
@@ -574,7 +574,7 @@ class Task:
 
     @property
     def status(self) -> Status:
-        """The state of the whole, while it lives."""
+        """The state of the task, while it lives."""
         if not self.started:
             return "PENDING"
         if self.stuck:
@@ -583,7 +583,7 @@ class Task:
 
     @property
     def stuck(self) -> bool:
-        """Only dead letters are left to wait for: it goes on after a redrive, or is cancelled."""
+        """The task waits only for dead letters: it goes on after a redrive, or is cancelled."""
         return self.dead > 0 and not self.out and not self.ready and not self.waiting
 
     def result(self, group: Group | None = None) -> bytes:

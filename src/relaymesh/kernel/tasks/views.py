@@ -1,4 +1,4 @@
-"""Tasks and steps as values: what leaves the kernel, for the store, for looks and for callers."""
+"""Tasks and steps as values that leave the kernel: for the store, for queries and for callers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class StepView(msgspec.Struct, frozen=True, gc=False):
     code: str = ""
     reason: str = ""
     waiting: str = ""
-    """What a pending step waits for: its needs, the window, a mailbox."""
+    """Why a pending step waits: its needs, the window, a mailbox."""
     progress: str = ""
     output: bytes | None = None
     """Its result, while the task keeps it."""
     uncertain: bool = False
-    """Whether it is unknown if the step that it undoes was done."""
+    """Whether the outcome of the step that it undoes is unknown."""
 
 
 class StepGrant(msgspec.Struct, frozen=True, gc=False):
@@ -83,7 +83,7 @@ class TaskView(msgspec.Struct, frozen=True, gc=False):
     sequence: int = 0
     """Of the event that submitted it."""
     through: int = 0
-    """The sequence behind the record that ended it."""
+    """The sequence after the record that ended it."""
     cost_micros: int = 0
     tokens: int = 0
     """What its attempts have used: millionths of a dollar, and tokens of models."""
@@ -91,9 +91,9 @@ class TaskView(msgspec.Struct, frozen=True, gc=False):
     tokens_max: int = 0
     """Its budget; 0: no limit."""
     waiting: str = ""
-    """Why it sends nothing, or that it undoes what it did."""
+    """Why it sends no steps, or that it undoes its steps."""
     again_of: str = ""
-    """The task whose outcomes it took over."""
+    """For a rerun: the task whose outcomes it took over."""
 
 
 class TaskShown(msgspec.Struct, frozen=True, gc=False):
@@ -102,7 +102,8 @@ class TaskShown(msgspec.Struct, frozen=True, gc=False):
     task: TaskView
     steps: tuple[StepView, ...]
     revision: int = 0
-    """Another number after each change of a live task: what a watch has seen. Times are too coarse for it."""
+    """A number that increases with each change of a live task. A watch compares it, because times are too
+    coarse."""
 
 
 def step_view(task: Task, number: int) -> StepView:

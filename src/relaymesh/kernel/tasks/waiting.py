@@ -1,8 +1,6 @@
-"""Waits: a step that waits for an answer, a time or a signal holds no lease and no place in the window.
-
-All three are one thing: an event, a time after which it is not waited for, and a value that counts in its
-place. An answer counts only if it comes from the agent that was asked; the first one wins. A signal that
-comes before its step waits is kept.
+"""Waits: a step that waits for an answer, a time or a signal has no lease and does not count in the window.
+All three wait for an event, with a time limit and perhaps a default. An answer counts only if it comes from
+the agent that was asked; the first answer counts. A signal that comes before its step waits is kept.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from relaymesh.kernel.tasks.signals import SIGNAL_IDS_MAX, SIGNALS_MAX
 from relaymesh.kernel.tasks.task import Task
 
 DEFAULT = "default"
-"""The code of a step whose default counted, because its time was over."""
+"""The code of a step whose output is its default, because its time was over."""
 
 
 def take_answer(decision: Decision, command: Answer) -> Task:
@@ -33,13 +31,13 @@ def take_answer(decision: Decision, command: Answer) -> Task:
     if plan is None or plan.kind != "ask":
         raise Conflict(
             f"step {command.step!r} of task {task.id} asks no question",
-            hint=f"relaymesh task show {task.id} tells which step waits for an answer",
+            hint=f"relaymesh task show {task.id} shows which step waits for an answer",
         )
     if step.wait is None:
         why = "was answered already, or its time is over" if step.ended else "does not ask yet"
         raise Conflict(
             f"step {command.step!r} of task {task.id} {why}: it is {step.status}",
-            hint=f"relaymesh task show {task.id} tells what it waits for",
+            hint=f"relaymesh task show {task.id} shows what it waits for",
         )
     if command.by != step.wait.asked:
         raise Unauthorized(
@@ -90,7 +88,7 @@ def live_task(decision: Decision, id: str) -> Task:
 
 
 def hand_signals(decision: Decision, task: Task) -> None:
-    """End the steps that wait for signals which have come: the first step first, the first signal first."""
+    """End the steps whose signals have come: the first step gets the first signal."""
     if task.signals is None or not task.listening:
         return
     for found in list(task.signals.kept):
@@ -101,7 +99,7 @@ def hand_signals(decision: Decision, task: Task) -> None:
 
 
 def time_is_over(decision: Decision, task: Task, number: int) -> None:
-    """A wait for a time ends well; the default counts for another one, if it has one."""
+    """A wait for a time ends as SUCCESS. Another wait ends with its default, if it has one."""
     plan = task.plan_of(number).wait
     assert plan is not None, "only a step that waits has such a timer"
     now, steps = decision.now, [number]
