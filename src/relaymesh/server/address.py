@@ -1,8 +1,8 @@
 """The address file: where the node of a data directory can be reached.
 
-`server/address.json` is written once the socket listens and removed at the end. After a crash it is
-stale, and `read_address` ignores it: it counts only while its process lives and is the one that noted
-itself in the directory's lock.
+`server/address.json` is written once the socket listens and removed at the end. After a crash it is stale,
+and `read_address` ignores it: it counts only while its process lives and is the one named in the directory's
+lock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def server_folder(directory: Path) -> Path:
 
 
 def write_address(directory: Path, address: NodeAddress) -> None:
-    """Whole or not at all, and for this user's eyes alone."""
+    """Write the file atomically, readable by its owner only."""
     folder = server_folder(directory)
     make_private_folder(folder)
     write_private(folder / ADDRESS_FILE, msgspec.json.format(msgspec.json.encode(address)) + b"\n")

@@ -95,13 +95,13 @@ ROUTES: tuple[Operation, ...] = (
 
 
 def build_app(served: Served) -> App:
-    """The whole server, guard outermost: what it lets through has a principal."""
+    """The whole server. The guard is outermost: every request behind it has a principal."""
     router = Router(served, (*ROUTES, *document_routes(ROUTES)), _otherwise(served))
     return Guard(router, served, open_paths=DOCUMENT_PATHS, login_paths=(WS_PATH,))
 
 
 def _otherwise(served: Served) -> App:
-    """The WebSocket; and no other path is there."""
+    """The WebSocket; every other path is not found."""
     websocket = websocket_app(served)
 
     async def otherwise(scope: Scope, receive: Receive, send: Send) -> None:

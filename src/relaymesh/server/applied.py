@@ -1,9 +1,7 @@
-"""Reliability settings for mailboxes that are there already: applied when a server starts.
-
-The settings of a mailbox are durable. Which of them came from a server's options is not written there, so
-the values that servers of this directory ever had are kept in `server/reliability.json`. A setting with one
-of these values, or with the built-in default, follows the options of the next start; any other value was
-chosen for the mailbox, and stays.
+"""Reliability settings for existing mailboxes: applied when a server starts. The settings of a mailbox are
+durable, but do not say which of them came from a server's options. So `server/reliability.json` keeps all
+values with which servers of this directory ran. A setting with one of these values, or with the built-in
+default, follows the options of the next start; any other value was chosen for the mailbox, and stays.
 """
 
 from __future__ import annotations
@@ -29,9 +27,8 @@ Values = dict[str, list[int | None]]
 
 
 def apply_to_known(core: Core, folder: Path, config: ReliabilityConfig) -> int:
-    """Change every known mailbox that does not follow the configuration yet. Returns how many those were.
-
-    The values are noted first: after a crash in the middle the next start knows them.
+    """Change every known mailbox that does not follow the configuration yet. Returns how many. The values are
+    recorded first, so that after a crash in the middle the next start knows them.
     """
     noted = _read(folder / FILE)
     wanted = config.mailbox_settings()

@@ -1,8 +1,8 @@
 """AsyncAPI 3 of the WebSocket, made from the types of its frames.
 
-It describes the JSON protocol. The binary one has the same operations, with messages and deliveries in
-the journal's own encoding: it is for this package's client, not for strangers. `x-calls` has the names of
-calls, the scope that each needs and its arguments.
+It describes the JSON protocol. The binary protocol has the same operations, with messages and deliveries in
+the journal's encoding: it is only for the client of this package. `x-calls` has the names of calls, the scope
+that each needs and its arguments.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _message(kind: type[msgspec.Struct], payload: dict[str, Any]) -> dict[str, A
 
 
 def _in_wire_names(words: str, kind: type[msgspec.Struct]) -> str:
-    """The words about a frame with its fields as they travel: `waitMs`, not `wait_ms`."""
+    """The description of a frame, with the field names of the wire: `waitMs`, not `wait_ms`."""
     for each in msgspec.structs.fields(kind):
         words = words.replace(f"`{each.name}`", f"`{each.encode_name}`")
     return words

@@ -1,4 +1,4 @@
-"""Error codes: which condition gives which, as what HTTP status, and whether the same call may work later.
+"""Error codes: the condition of each, its HTTP status, and whether the same call may work later.
 
 The first six are the Mailbox protocol's; the others are this mesh's. Over HTTP a refusal is a problem
 document with `code`, over the WebSocket a `problem` frame with the same code. A sender that asked with
@@ -42,7 +42,7 @@ class Code(msgspec.Struct, frozen=True):
 
     name: str
     status: int
-    """HTTP status; 0: only ever the code inside a `nack` message."""
+    """HTTP status; 0: the code occurs only inside a `nack` message."""
     retryable: bool
     when: str
     protocol: bool = False

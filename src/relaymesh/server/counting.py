@@ -1,4 +1,5 @@
-"""Counters of many mailboxes: counted in turns, and at most once a second however many clients ask."""
+"""Counters of many mailboxes: counted in several turns of the loop, and at most once a second for all
+clients."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from relaymesh.server.served import Served
 
 FEW = 100
-"""So many mailboxes are counted at once, each time anew."""
+"""Up to this many mailboxes are counted at once, for each request."""
 TURN = 25
 """Mailboxes in each turn of a longer count, less than a millisecond: a message of others takes many turns."""
 FRESH_S = 1.0
 SHARE = 3
-"""What was counted is shown for a second, or three times as long as counting took if that is longer."""
+"""Counters are reused for a second, or for three times the time that counting took if that is longer."""
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""What the server says about itself: OpenAPI, AsyncAPI, the schemas, a page to read, and `/` to find them.
+"""The documents of the server: OpenAPI, AsyncAPI, the schemas, an HTML page, and `/`, which lists them.
 
 None of it holds data of the mesh, so none of it needs a credential.
 """

@@ -1,8 +1,8 @@
-"""Who ended a message: for a client whose settle was answered into a broken connection.
-
-It repeats the settle and finds its token gone. Whether by its own first try, or because the lease had run
-out, only the journal knows: an attempt that ended its message is the last one the store counts for it, and
-it did so before its deadline. (Both are asked: a delivery that goes back unburned has its number twice.)
+"""Who ended a message: for a client that did not get the answer to its settle because the connection broke.
+It repeats the settle and finds that its token is gone: either its own first try ended the message, or the
+lease had run out. Only the journal shows which: if the attempt ended the message, it is the last one that the
+store counts for it, and it ended before its deadline. (Both are checked, because a delivery that goes back
+without a counted attempt uses its number twice.)
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from relaymesh.wire.frames import Attempt
 SEQUENCE_MAX = (1 << 63) - 1
 """The largest sequence that the store can hold, and so the largest that a message can have."""
 DONE = {"acked": 0, "dropped": 1}
-"""How many attempts the store does not count when a message ends so: a drop is no attempt."""
+"""How many attempts the store does not count for this end of a message: a drop is not an attempt."""
 
 
 def ended_by(served: Served, attempts: Sequence[Attempt]) -> list[bool]:
-    """Of each (mailbox, sequence, attempt, deadline), whether that attempt acked or dropped the message.
-
-    Waits for the disk. A mesh in memory has no store: nothing of it outlives a broken connection.
+    """For each (mailbox, sequence, attempt, deadline): whether that attempt acked or dropped the message.
+    Waits for the disk. A mesh in memory has no store, and cannot tell.
     """
     views = served.views
     if views is None:

@@ -1,4 +1,4 @@
-"""One HTTP request and its answer, straight on ASGI: a body is read once, decoded into its type, answered."""
+"""One HTTP request and its answer on raw ASGI: the body is read once and decoded into its type."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ JSON = b"application/json"
 VALUES_MAX = 400_000
 """Commas in a body that is decoded in one call: some ten milliseconds' worth. Messages are split first."""
 PART_BYTES = 262_144
-"""A longer answer is handed to the socket in parts, as the client reads."""
+"""A longer answer is written to the socket in parts, as the client reads."""
 INTEGER_HINT = "an integer is written without a decimal point: 5, not 5.0"
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Disconnected(Exception):
-    """The client went away before its request was whole: there is no client to answer."""
+    """The client disconnected before its request was complete: no answer can be sent."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -72,13 +72,13 @@ class Exchange:
         return account_of(self.scope)
 
     def acted_as(self, agents: Collection[str]) -> None:
-        """Tell the audit as which agents this request acts: their addresses."""
+        """Tell the audit for which agents this request acts: their addresses."""
         self.scope[AGENT_KEY] = agents
 
     # -- the request
 
     async def body(self) -> bytes:
-        """The whole body; it must say that it is JSON."""
+        """The whole body, which must be declared as JSON."""
         event = await self._receive()
         self._still_there(event)
         data: bytes = event.get("body", b"")
@@ -133,7 +133,7 @@ class Exchange:
         return decode_body(data, kind)
 
     def charge(self, messages: int) -> None:
-        """Count the messages of the body: a write has so many; what is beyond is further writes."""
+        """Charge the messages of the body: each 25 count as one write."""
         if messages > MESSAGES_A_WRITE:
             size = 0
             for name, value in self.scope["headers"]:
@@ -172,7 +172,7 @@ class Exchange:
             raise InvalidEnvelope(f"the query of the URL: {error}") from None
 
     async def disconnected(self) -> None:
-        """Come back when the client has gone away. Only after the body was read."""
+        """Return when the client has disconnected. Only call it after the body was read."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -186,7 +186,8 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": body})
 
     async def _send_parts(self, body: bytes) -> None:
-        """A long answer leaves as the client reads it, no faster than its rate. It counts until then."""
+        """Send a long answer as the client reads it, no faster than its rate. It counts as under way until
+        then."""
         account, loop = self.account, asyncio.get_running_loop()
         socket = self.scope.get(CONNECTION_KEY)
         account.outgoing += len(body)
@@ -218,7 +219,7 @@ def as_reply(answer: Reply | msgspec.Struct) -> Reply:
 
 
 def accepted(answer: msgspec.Struct) -> Reply:
-    """202: the message is in the mesh's hands, and will be delivered."""
+    """202: the mesh has accepted the message."""
     return Reply(202, _encode(answer))
 
 

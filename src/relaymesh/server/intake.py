@@ -100,7 +100,7 @@ class Intake:
         """The one message, if it is for the mesh itself: it is obeyed, never sent."""
 
     def require_mail(self) -> None:
-        """Refuse what is for the mesh itself: it cannot be sent in one step with anything else."""
+        """Refuse messages to the mesh itself: they cannot be sent together with other messages."""
         if self.order is not None:
             raise with_a_reply()
 
@@ -163,7 +163,7 @@ async def parsed(served: Served, account: Account, messages: Sequence[msgspec.Ra
 async def _large(
     served: Served, account: Account, message: msgspec.Raw, parse: Callable[..., Incoming]
 ) -> Incoming:
-    """Look at a large message off the loop, in steps of a few milliseconds; what takes longer, in pieces."""
+    """Check a large message in another thread, in steps of a few milliseconds; longer ones piece by piece."""
     data = bytes(message)
     if await served.off_loop(partial(is_light, data)):
         return await served.off_loop(parse)
@@ -181,7 +181,7 @@ def _new_ids(served: Served, count: int) -> Iterator[str]:
 
 
 def _at(i: int, messages: Sequence[object], error: InvalidEnvelope) -> InvalidEnvelope:
-    """Which message of a batch it was."""
+    """Add to the error which message of a batch it was."""
     if len(messages) == 1:
         return error
     return InvalidEnvelope(f"message {i}: {error.message}", hint=error.hint)
@@ -230,7 +230,7 @@ class Stamps:
 
 
 def heard(served: Served, agent: str, status: str | None = None) -> None:
-    """Whatever a registered agent does is a sign of life."""
+    """Every action of a registered agent is a sign of life."""
     if served.roster.registration(agent) is not None:
         served.roster.presence.heard(agent, served.now, status)
 

@@ -11,7 +11,7 @@ from relaymesh.server.settings import ServerSettings
 
 
 def listen(settings: ServerSettings) -> socket.socket:
-    """A bound socket. Raises `InvalidSettings` with what to do when the address cannot be had."""
+    """A bound socket. Raises `InvalidSettings` with a hint if the address cannot be used."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -46,7 +46,7 @@ def _unavailable(settings: ServerSettings, error: Exception) -> InvalidSettings:
 
 
 def url_of(settings: ServerSettings, bound: socket.socket) -> str:
-    """Where clients of this machine find it."""
+    """The URL for clients on this machine."""
     host, port = bound.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"

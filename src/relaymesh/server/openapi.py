@@ -1,7 +1,7 @@
 """OpenAPI 3.1 of the HTTP API, made from the routing table and the types of its bodies.
 
-Each operation's words are its endpoint's docstring, its answer the endpoint's return type. What the
-table of routes cannot say stands in `DETAILS`: the request, the query, and answers that are no plain body.
+The description of an operation is its endpoint's docstring, its answer the endpoint's return type. `DETAILS`
+has what the table of routes cannot have: the request, the query, and answers that are not a plain body.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAME_IN_PATH = {"type": "string", "minLength": 1, "maxLength": 257}
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """What the routing table does not say of an operation."""
+    """What the routing table does not say about an operation."""
 
     request: tuple[Any, ...] = ()
     """What the body may be: one of these."""

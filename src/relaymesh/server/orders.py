@@ -1,5 +1,5 @@
-"""Orders: `task_*` and `answer` messages to `<namespace>/relaymesh`. The mesh obeys them; they never lie in a
-mailbox.
+"""Orders: `task_*` and `answer` messages to `<namespace>/relaymesh`. The mesh executes them and never stores
+them in a mailbox.
 
 | type | becomes | by whom |
 |---|---|---|
@@ -58,7 +58,7 @@ ONE_STEP = b'{"workflow":"assigned","steps":{"do":{"agent":%s,"input":"${{ input
 
 
 class Obeyed(msgspec.Struct, frozen=True):
-    """What an order led to."""
+    """The result of an order."""
 
     receipt: Receipt
     task: str
@@ -82,7 +82,7 @@ class Obeyed(msgspec.Struct, frozen=True):
 
 
 def order_in(groups: Sequence[tuple[str, Sequence[Envelope]]]) -> Envelope | None:
-    """The order among these messages, which must then be the only one: nothing could undo it."""
+    """The order among these messages. It must be the only message, because an order cannot be undone."""
     for to, envelopes in groups:
         for envelope in envelopes:
             if is_order(envelope.type, to):
@@ -103,7 +103,7 @@ def with_a_reply() -> InvalidEnvelope:
 
 
 class Orders:
-    """Obeys the orders of one credential. The sender of each was stamped before."""
+    """Executes the orders of one credential. The sender of each was stamped before."""
 
     def __init__(self, served: Served, principal: Principal, account: Account) -> None:
         self._served = served
@@ -112,7 +112,7 @@ class Orders:
         self._account = account
 
     async def obey(self, envelope: Envelope, notes: Sequence[str] | None = None) -> Obeyed:
-        """Do what it says. Returns once that is durable."""
+        """Execute the order. Returns once the result is durable."""
         size = len(envelope.content)
         if size > ORDER_BYTES_MAX:
             raise PayloadTooLarge(

@@ -17,7 +17,7 @@ PAGE_ROWS_MAX = 1_000
 PAGE_BYTES_MAX = 2_097_152
 """2 MiB. A single row always fits."""
 ENTRIES_SEEN_MAX = 10_000
-"""Entries of a mailbox that can be looked at, from its first."""
+"""How many entries of a mailbox, from its first, can be peeked at."""
 TURN = 5_000
 """Rows that are looked through without a pause."""
 
@@ -51,7 +51,7 @@ def pending_page(mailbox: str, limit: int, after: int, kernel: Kernel) -> tuple[
 async def letters_after(
     letters: Sequence[DeadLetter], after: tuple[int, str], sees: Callable[[str], bool]
 ) -> list[DeadLetter]:
-    """Those that may be seen and died behind `after`, in the order of their deaths. Looks in turns."""
+    """The visible dead letters after `after`, in their order. It checks them in several turns of the loop."""
     found: list[DeadLetter] = []
     seen: dict[str, bool] = {}
     for start in range(0, len(letters), TURN):

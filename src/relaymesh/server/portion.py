@@ -1,4 +1,4 @@
-"""How much goes into one answer. What lies beyond it comes with the next."""
+"""How much goes into one answer. The rest comes with the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is there: heartbeats, and what their absence means. Volatile: a restart forgets it.
+"""Presence: which agents are online, by their heartbeats. Volatile: a restart forgets it.
 
     registered ──heard──► online ──silent for heartbeatTimeout, or said goodbye──► offline ──heard──► online
     online ──drain──► draining ──silent──► offline
@@ -26,7 +26,7 @@ PresenceState = Literal["registered", "online", "draining", "offline", "unknown"
 
 
 class Heard(msgspec.Struct, gc=False):
-    """The last of an agent."""
+    """The last sign of life of an agent."""
 
     at: int
     status: str | None = None
@@ -34,14 +34,14 @@ class Heard(msgspec.Struct, gc=False):
 
 
 class Presence:
-    """The last word of every agent. Time is passed in: mesh time, ms."""
+    """The last sign of life of every agent. The caller passes the time: mesh time, in ms."""
 
     def __init__(self, heartbeat_timeout_ms: int) -> None:
         self.timeout_ms = heartbeat_timeout_ms
         self._heard: dict[str, Heard] = {}
 
     def heard(self, agent: str, now: int, status: str | None = None) -> None:
-        """The agent did something. A status stays until another is given."""
+        """The agent did something. Its status stays until another one is given."""
         last = self._heard.get(agent)
         if last is None:
             self._heard[agent] = Heard(now, status)

@@ -1,7 +1,6 @@
-"""How the server says no: RFC 9457 `application/problem+json`, from an error of the tree.
-
-Which status an error has is in the table of `codes`. Nothing a client can send leads to a status of 500
-or above: those that are listed there speak of the node's own state.
+"""How the server refuses: RFC 9457 `application/problem+json`, from an error of the tree. The table of
+`codes` has the status of each error. No request of a client can cause a status of 500 or above: these
+describe the node's own state.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def problem_of(error: MeshError, instance: str) -> ProblemBody:
 
 
 def headers_of(error: MeshError) -> list[tuple[bytes, bytes]]:
-    """What else goes with the answer: when to come back, which methods there are, how to log in."""
+    """Other headers of the answer: when to retry, the allowed methods, how to log in."""
     if isinstance(error, RateLimited):
         return [(b"retry-after", str(max(1, math.ceil(error.retry_after))).encode())]
     if isinstance(error, MethodNotAllowed):
@@ -104,7 +103,7 @@ def problem_answer(error: MeshError, instance: str) -> tuple[int, list[tuple[byt
 
 
 class Broken(MeshError):
-    """Our own fault: it is in the log, and never in the answer."""
+    """A defect of the node: the details are in the log, and never in the answer."""
 
     code = "INTERNAL"
     default_hint = "see the node's log; the same request may well work again"

@@ -1,4 +1,4 @@
-"""The six reliability settings of the Mailbox protocol, under their names there, and what each sets here."""
+"""The six reliability settings of the Mailbox protocol, under their names, and which settings they change."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ReliabilityConfig(
 
 
 def config_of(values: Parameters) -> ReliabilityConfig:
-    """The six of the settings that are in force."""
+    """The six values of the current settings."""
     return ReliabilityConfig(
         **{field: getattr(values, field) for field in ReliabilityConfig.__struct_fields__}
     )

@@ -39,7 +39,8 @@ class Core(Protocol):
 
 
 def negotiate(version: str) -> str:
-    """The version both sides speak: 1.x is understood, and no later minor version than ours is used.
+    """The version that both sides use: 1.x is accepted; a later minor version than that of this node is not
+    used.
 
     Raises `InvalidEnvelope` for another major version, naming those that are spoken here.
     """
@@ -55,7 +56,8 @@ def negotiate(version: str) -> str:
 
 
 class Roster:
-    """Agents of one node, in all its namespaces. `budget`: bytes that are kept for each; 0 is no limit."""
+    """Agents of one node, in all its namespaces. `budget`: the most bytes that are kept for each; 0 is no
+    limit."""
 
     def __init__(self, core: Core, config: ReliabilityConfig | None = None, budget: int = 0) -> None:
         self._core = core
@@ -142,7 +144,7 @@ class Roster:
     # -- messages
 
     def check_message(self, type: str, sender: str, recipient: str | None) -> None:
-        """Whether this type may go from one to the other now.
+        """Check that a message of this type may go from one to the other now.
 
         Raises `InvalidEnvelope` for a direction the protocol does not have, and `AgentBusy` for a task
         that is given to a draining agent. The mesh itself, which tasks are reported to, has no role.

@@ -1,4 +1,4 @@
-"""Which endpoint a request is for. Errors on the way become problems here, and nowhere else."""
+"""Finds the endpoint of a request. Only here errors become problem documents."""
 
 from __future__ import annotations
 

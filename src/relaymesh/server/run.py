@@ -3,8 +3,8 @@
     open the directory -> listen -> write the address file -> serve -> asked to stop ->
     stop accepting, end long polls, let requests finish -> flush, give leases back -> remove the address
 
-A second signal, or the end of `graceful_timeout`, cuts it short. That loses nothing that was receipted:
-the journal is written for being killed. A journal that fails ends the process with its error.
+A second signal, or the end of `graceful_timeout`, ends it at once. No receipted message is lost: the journal
+survives a kill. A journal that fails ends the process with its error.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from relaymesh.wire.parameters import Value
 log = logging.getLogger("relaymesh.server")
 
 WATCH_S = 0.25
-"""How often the node is looked at: a failed journal ends the process within this time."""
+"""How often the node is checked: after a failure of the journal the process ends within this time."""
 CONNECTIONS_SHARE = 0.6
 """Of the time for a stop, how much requests may take to finish; the rest is for the flush."""
 KEEP_ALIVE_S = 75
@@ -56,7 +56,7 @@ WS_QUEUE_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a started server says of itself."""
+    """The line that a started server prints."""
 
     url: str
     directory: Path
@@ -64,7 +64,7 @@ class Running:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Uvicorn without its own signals: ours come through one seam."""
+    """Uvicorn without its own signal handlers: see `signals`."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -105,7 +105,7 @@ class NodeServer:
         self._hurried = asyncio.Event()
 
     async def run(self) -> bool:
-        """Serve until asked to stop. Whether it ended in good order: False means it was cut short."""
+        """Serve until asked to stop. Returns whether it ended in order; False: it was ended early."""
         check_exposure(self._settings)
         tls = tls_context(self._settings)
         tokens = Tokens(server_folder(self._directory))
@@ -154,7 +154,8 @@ class NodeServer:
     # -- the start
 
     def _served(self, node: Node, tokens: Tokens) -> Served:
-        """Only now, with the directory in hand: another node's local token must stay what it is."""
+        """Make the local token only after the directory is locked: the token of another node must not
+        change."""
         folder = server_folder(self._directory)
         limits = self._settings.security
         tokens.make_local()
@@ -204,7 +205,7 @@ class NodeServer:
     # -- until the end
 
     async def _until_the_end(self, node: Node, serving: asyncio.Task[None]) -> None:
-        """Come back when asked to stop, when the journal has failed, or when the server has."""
+        """Return when asked to stop, or when the journal or the server has failed."""
         asked = asyncio.create_task(self._asked.wait())
         try:
             while node.core.failure is None and not serving.done() and not asked.done():
@@ -217,7 +218,8 @@ class NodeServer:
     # -- the end
 
     async def _wind_up(self, served: Served, server: uvicorn.Server, serving: asyncio.Task[None]) -> bool:
-        """Stop accepting, end what waits, flush, and let go. Whether it was done in time and unhurried."""
+        """Stop accepting, end waiting requests, sync, and release the directory. Returns whether it ended
+        in time and in order."""
         served.stopping.set()
         server.should_exit = True
         hurried = asyncio.create_task(self._hurried.wait())

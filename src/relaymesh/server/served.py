@@ -1,4 +1,4 @@
-"""What the routes have at hand. No logic: each part is told what to do by the route that needs it."""
+"""The objects that routes use. There is no logic here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CATCH_UP_S = 10.0
 
 @dataclass(slots=True)
 class WebCounts:
-    """What the server counts beside the kernel, since its start. Shown by `/metrics`."""
+    """The server's own counters since its start. Shown by `/metrics`."""
 
     requests: int = 0
     problems: int = 0
@@ -52,7 +52,7 @@ class Served:
     large: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "relaymesh-large"))
     """Looks at large messages, one at a time, while the loop serves others."""
     roster: Roster = field(init=False)
-    """Who joined, and who is there."""
+    """Registrations and presence."""
     counting: Counting = field(init=False)
     """Counters of every mailbox."""
 
@@ -88,5 +88,6 @@ class Served:
         return self.node.time.now()
 
     async def off_loop(self, look: Callable[[], T]) -> T:
-        """Look at something large in another thread. No call in it may take long: each holds the loop up."""
+        """Check something large in another thread. Each single call in it must be short, because it blocks
+        the loop."""
         return await asyncio.get_running_loop().run_in_executor(self.large, look)

@@ -1,4 +1,4 @@
-"""Tasks, as a credential may submit, see and cancel them.
+"""Tasks, limited to what a credential may submit, see and cancel.
 
 | needs | what |
 |---|---|
@@ -61,7 +61,8 @@ class Tasks:
         self._speaker = speaker
 
     def owner(self, given: str | None) -> str:
-        """Who pays for a task: the credential's agent, or the one given; else the mesh of its namespace."""
+        """The agent that pays for a task: the credential's agent, or the given one; else the mesh in its
+        namespace."""
         principal = self._principal
         if given is not None and name_of(given) in RESERVED_NAMES:
             given = None if not principal.everywhere else given
@@ -148,7 +149,7 @@ class Tasks:
         return await self._change(task, command)
 
     async def _change(self, task: str, command: Command[Result]) -> Result:
-        """Execute it, unless its task is of another namespace: then it is not there."""
+        """Execute it. A task of another namespace is `NotFound`."""
         shown = await self._served.session.execute(ShowTask(task))
         if shown is not None and not self._principal.sees(shown.task.owner):
             raise missing(task)

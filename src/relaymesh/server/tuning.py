@@ -18,7 +18,7 @@ REFUSED = "settings.refused"
 
 
 async def show_settings(served: Served, principal: Principal) -> SettingsShown:
-    """What is in force. Where the directory lies, and what is wrong in it, only its admin sees."""
+    """The current values. Only an admin sees the path of the directory and problems in it."""
     found = await served.session.execute(ShowSettings())
     return SettingsShown(
         found.settings,

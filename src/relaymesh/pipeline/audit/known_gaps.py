@@ -1,4 +1,4 @@
-"""What the audit does not judge where events are known to be missing."""
+"""Findings that the audit leaves out because events are known to be missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters leave once: redriven, or purged."""
+"""A dead letter leaves once: it is redriven, or purged."""
 
 from __future__ import annotations
 

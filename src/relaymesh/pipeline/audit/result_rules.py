@@ -1,4 +1,4 @@
-"""The result of a task is made of the results of its last steps: their hashes must agree.
+"""The result of a task is made from the results of its last steps: their hashes must agree.
 
 Of one last step it is the result itself; of several an object, of a step with items a list. Their
 `parts_hash` follows from the hashes of the parts. Not judged: several last steps of which one has items,

@@ -1,4 +1,4 @@
-"""Every rule of the audit, with the promise it checks and the events it looks at."""
+"""Every rule of the audit, with the promise that it checks and the events that it reads."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def found_in_tasks(rows: DataFrame, rule: str, detail: Column) -> DataFrame:
 
 
 def _of_messages(bronze: DataFrame) -> DataFrame:
-    """Grants and acks of messages that are the work of a step."""
+    """Grants and acks of messages that belong to a step."""
     work = step_messages(bronze).select(*STEP, "mailbox", "message_sequence")
     events = bronze.filter(is_one("GRANT", "ACK")).select(
         *KEY, "sequence", "timestamp", "operation", "lease_token"

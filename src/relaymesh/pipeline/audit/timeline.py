@@ -1,4 +1,4 @@
-"""The state of a message just before each of its events, where that may break a rule."""
+"""The state of a message just before each of its events, for messages that may break a rule."""
 
 from __future__ import annotations
 
@@ -91,16 +91,15 @@ def _events(bronze: DataFrame) -> DataFrame:
 
 
 def _of_steps(bronze: DataFrame) -> DataFrame:
-    """Messages that are the work of a step, or its question. Records name them: no sender can claim it."""
+    """Messages that belong to a step, or are its question. Only records say so: no sender can claim it."""
     asked = bronze.filter(is_one("STEP_WAITS") & f.col("message_sequence").isNotNull()).select(*KEY)
     both = step_messages(bronze).select(*KEY).unionByName(asked)
     return both.distinct().withColumn("of_step", f.lit(True))
 
 
 def _unusual(events: DataFrame) -> DataFrame:
-    """The events of messages whose life is not just: accepted, granted when due, and acked.
-
-    A plain life, or the beginning of one, can break no rule of `entry_rules`. Most lives are plain. Numbers
+    """The events of messages whose history is more than: accepted, granted when due, and acked. A plain
+    history, or the beginning of one, cannot break a rule of `entry_rules`. Most histories are plain. Numbers
     that aggregate by hashing find them, so only the others are sorted.
     """
 

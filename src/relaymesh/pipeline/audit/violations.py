@@ -25,7 +25,8 @@ __all__ = ["audit_summary", "audit_violations"]
 
 
 def audit_violations(bronze: DataFrame, messages: DataFrame, steps: DataFrame) -> DataFrame:
-    """Where the journal contradicts the promises; `messages` and `steps` must be of all of `bronze`."""
+    """Finds where the journal breaks the promises; `messages` and `steps` must be made from all of
+    `bronze`."""
     every = (
         entry_violations(timeline(bronze)),
         stream_violations(bronze),

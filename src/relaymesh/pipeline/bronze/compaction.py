@@ -26,8 +26,8 @@ def compact_bronze(
 ) -> Generation | None:
     """Write the days anew that are in many small files; None: there are none. `Bronze.switch` makes it count.
 
-    Only batches that are published: those that came later must still be told apart by the next refresh.
-    Without `content` every day is written anew if any row holds the content of a message.
+    Only published batches: the next refresh must still distinguish later ones. Without `content` every day is
+    written anew if any row holds the content of a message.
     """
     snapshot = bronze.snapshot().through(through_batch)
     clears = snapshot.content and not content

@@ -1,8 +1,7 @@
-"""Whether bronze takes in what messages hold, or only what is known about them: `content.json`.
-
-A new warehouse takes no content: no table is made from it, and what is not stored cannot leak. A warehouse
-from before this was a choice has content, and goes on with it. A change counts for the events that come; a
-compaction removes the content of those before (compaction.py).
+"""Whether bronze stores the content of messages, or only their metadata: `content.json`. A new warehouse
+stores no content: no table is made from it, and content that is not stored cannot leak. A warehouse of a
+version without this option has content, and continues to store it. A change applies to new events; a
+compaction removes the content of older ones (compaction.py).
 """
 
 from __future__ import annotations

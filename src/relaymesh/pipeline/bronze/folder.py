@@ -55,7 +55,7 @@ class Bronze:
     # -- what counts
 
     def snapshot(self) -> BronzeSnapshot:
-        """What is there now; looks again when a compaction switched meanwhile."""
+        """The current state; it reads again if a compaction switched meanwhile."""
         names = earlier_names(known_sources(self.root).values())
         while True:
             generation = self._read_generation()
@@ -140,7 +140,7 @@ class Bronze:
         return found
 
     def measure(self, spark: SparkSession, pieces: Sequence[Piece]) -> list[Stretch]:
-        """Read the sequences back: what the log says about a batch is what its files hold."""
+        """Read the sequences of the files, so that the log entry of a batch describes its files."""
         from pyspark.sql import functions as f  # noqa: PLC0415
 
         day = f.col("event_date").cast("string")
@@ -149,11 +149,11 @@ class Bronze:
         return merged(Stretch(*row) for row in rows)
 
     def commit(self, batch: Batch) -> None:
-        """From here on the batch counts, also after power loss."""
+        """Make the batch count, also after a power loss."""
         swap_file(self._entry(batch.batch), sealed(encode(batch)))
 
     def switch(self, generation: Generation) -> None:
-        """Readers that look from here on see the compacted files in place of the batches'."""
+        """From now on readers see the compacted files instead of those of the batches."""
         swap_file(self._generation, sealed(encode(generation)))
         for path in self._entries():
             if int(path.stem) <= generation.through_batch:

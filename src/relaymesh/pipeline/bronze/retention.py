@@ -1,8 +1,8 @@
 """`keep_days`: forgetting whole days of bronze, the oldest first.
 
 A day is forgotten when it is older than that, is published, every message that began on it or before is
-settled, and every task has ended: what is unfinished keeps its day, and the days after it. So tables lose
-whole lives of messages and tasks, never half of a life, and sums still add up. Events about mailboxes,
+settled, and every task has ended: an unfinished message or task keeps its day, and the days after it. So
+tables lose only messages and tasks with all their events, and sums still agree. Events about mailboxes,
 subscriptions and agents are kept, with frame_offset -1: later messages are routed and judged by them.
 
 The order of writing: the file of events to keep; then bronze/generation.json, which no longer names the days

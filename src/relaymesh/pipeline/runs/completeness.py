@@ -1,4 +1,5 @@
-"""Does bronze hold what the journals hold? Compared with the journals' own ranges, not with its log alone.
+"""Checks that bronze has all events of the journals. It compares bronze with the ranges of the journals, not
+only with its log.
 
 From the first event that a journal still has, bronze must have every event once, up to the last that it has
 taken in; after an ingest, up to the end of the journal when the ingest began. Reads names and headers of
@@ -29,7 +30,7 @@ CHECKPOINT = Path("checkpoints") / "bronze"
 
 
 def journal_ends(sources: Iterable[Source]) -> dict[str, int]:
-    """By source, the sequence behind its last synced event."""
+    """By source, the sequence after its last synced event."""
     return {each.id: latest(RealDisk(Path(each.path))).sequence for each in sources}
 
 
@@ -59,7 +60,7 @@ def against_journals(
 
 
 def _apart(snapshot: BronzeSnapshot) -> list[Stretch]:
-    """Not merged: a hole shows between two of them. Known gaps are no holes."""
+    """Not merged: a missing range is visible between two of them. Known gaps do not count as missing."""
     gaps = [
         Stretch(each.source, each.partition, "", each.first, each.last, each.events) for each in snapshot.gaps
     ]
@@ -132,7 +133,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def how_to_rebuild(warehouse: Path, snapshot: BronzeSnapshot) -> str:
-    """What to do when files of bronze are lost: the journals rebuild it, as far back as they go."""
+    """What to do when files of bronze are lost: rebuild it from the journals, as far back as they go."""
     away = f"move {warehouse / 'bronze'} and {warehouse / 'checkpoints'} away, then relaymesh pipeline run"
     gone = []
     sources = known_sources(warehouse)

@@ -1,7 +1,7 @@
 """Which days a run must refresh, and how much of bronze it needs to read for them.
 
 A row of silver is about a message, and a message lives longer than a day: accepted on Monday, dead on
-Tuesday, redriven on Friday. Two rules make a refresh by day give what a full one gives:
+Tuesday, redriven on Friday. With two rules a refresh by day gives the same result as a full one:
 
 - A day is TOUCHED when a new event is about a message that did anything on it: came in, was delivered, died.
 - To rebuild days, read every event of every message that did anything on them: all events about messages
@@ -11,8 +11,8 @@ Tuesday, redriven on Friday. Two rules make a refresh by day give what a full on
 So a message that is settled after a month makes its run read back a month, and nothing is ever too late.
 
 Rows about a task, its steps and their attempts are kept by the day of its submit. A new event about a task,
-or about a message of its steps, touches that day. Everything about a task comes behind its submit, so the
-floor of that day is low enough.
+or about a message of its steps, touches that day. All events of a task come after its submit, so the floor of
+that day is low enough.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _submits(events: DataFrame, entries: DataFrame, everything: DataFrame) -> Da
 
 
 def _entry() -> Column:
-    """Which message an event is about; one that is about none stands for itself."""
+    """Which message an event is about; an event about no message is its own group."""
     return f.coalesce("message_sequence", "sequence")
 
 

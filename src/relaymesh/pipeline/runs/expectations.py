@@ -1,7 +1,8 @@
-"""What must hold before tables are published, and what is measured beside it.
+"""The expectations for tables before they are published, and other measurements.
 
-Each expectation measures one number and compares it with a bound. An `error` that is not met fails the run; a
-`warning` is published with the tables, in `pipeline_metrics`, and shown by `relaymesh pipeline status`.
+Each expectation measures one number and compares it with a bound. If an `error` expectation fails, the run
+fails. A failed `warning` is published with the tables, in `pipeline_metrics`, and shown by `relaymesh
+pipeline status`.
 """
 
 from __future__ import annotations

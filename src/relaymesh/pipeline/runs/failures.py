@@ -17,7 +17,7 @@ class IngestFailed(MeshError):
 
 
 class AuditFailed(MeshError):
-    """The tables do not hold what was promised: nothing was published, and the violations are kept."""
+    """A check of the tables failed: nothing was published, and the violations are kept."""
 
     code = "AUDIT_FAILED"
 

@@ -1,8 +1,8 @@
-"""Whether there is nothing to do, found without loading or starting Spark.
+"""Finds out without Spark whether there is nothing to do.
 
 There is nothing to do when bronze has every event of the journals, no known gap can be read by now, every
 file is as written, and the published tables were made from all of bronze, by this version, with the tables
-that it needs. In any other case the run starts Spark, looks again, and reports.
+that it needs. In any other case the run starts Spark, checks again, and reports.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ __all__ = ["is_idle", "is_published", "reads_back", "run_if_idle"]
 
 
 def run_if_idle(settings: PipelineSettings) -> RunRecord | None:
-    """Record a run that finds nothing new; None when there may be something and Spark has to look."""
+    """Record a run that finds nothing new; None if there may be something new, so that Spark must be
+    started."""
     store = TableStore.open(settings.warehouse, settings.format)
     record, began = RunRecord(run_id=new_run_id(), kind="run"), time.monotonic()
     with warehouse_lock(store.root, f"run {record.run_id}", settings.shared):

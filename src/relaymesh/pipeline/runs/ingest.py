@@ -59,7 +59,7 @@ class BatchTaker:
     def __call__(self, df: DataFrame, batch: int) -> None:
         bronze = Bronze(self.warehouse)
         if bronze.has(batch):
-            return  # committed here, and Spark was stopped before it knew
+            return  # committed here, and Spark was stopped before it recorded that
         told = told_apart(df.collect())
         arrived = told.arrived
         pieces = bronze.pieces(bronze.take(arrived, f"{batch:08}-{self.run_id}"))
@@ -103,14 +103,14 @@ def told_apart(rows: Iterable[Row]) -> Told:
 
 
 def _tell_nodes(entry: Batch, sources: Mapping[str, Source]) -> None:
-    """The batch is durable: retention need not keep its events for this consumer any longer."""
+    """The batch is durable: retention need no longer keep its events for this consumer."""
     through: dict[str, int] = {}
     for stretch in entry.stretches:
         through[stretch.source] = max(through.get(stretch.source, 0), stretch.last)
     for source, last in through.items():
         try:
             write_consumer(RealDisk(Path(sources[source].path)), CONSUMER, last + 1)
-        except OSError as error:  # a mirror or a copy that may only be read has no retention to hold up
+        except OSError as error:  # a read-only mirror or copy has no retention that could wait
             log.warning("%s is not told how far it was read: %s", sources[source].path, error)
 
 
@@ -205,7 +205,7 @@ class Ingest:
         return self._spark.readStream.format("relaymesh").options(**options).load()
 
     def quarantine(self) -> DataFrame:
-        """What cannot be read in any of the journals at present."""
+        """The events of all journals that cannot be read at present."""
         path = path_option(self.sources.values())
         found = self._spark.read.format("relaymesh").options(path=path, table="quarantine").load()
         return found.withColumn("run_id", f.lit(self._record.run_id))
@@ -218,7 +218,7 @@ class Ingest:
 
 
 def _cause(error: StreamingQueryException) -> str:
-    """The line that says what happened: the last one that a Python worker wrote, else Spark's own."""
+    """The line with the cause: the last one that a Python worker wrote, else Spark's own."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith(("relaymesh.errors.", "relaymesh.pipeline."))]
     return (ours[-1].partition(": ")[2] if ours else lines[0] if lines else "the stream failed")[:500]

@@ -83,7 +83,7 @@ class Pipeline:
     # -- the four kinds
 
     def run(self) -> RunRecord:
-        """Take in what is in the journals now, refresh what it touches, check, publish."""
+        """Read the new events of the journals, refresh the days that they touch, check, publish."""
         with self._recorded("run") as record:
             if is_idle(self.store, self._settings, self._inspection, self._shapes()):
                 record.end(self.store.root, "nothing new")
@@ -93,7 +93,7 @@ class Pipeline:
             return record
 
     def backfill(self, first: date, last: date) -> RunRecord:
-        """Rebuild the tables of these days from bronze, whatever is published. Idempotent."""
+        """Rebuild the tables of these days from bronze, even if nothing changed. Idempotent."""
         if last < first:
             raise InvalidSettings(f"the range ends on {last}, before it begins on {first}")
         with self._recorded("backfill") as record:
@@ -106,7 +106,7 @@ class Pipeline:
             return record
 
     def follow(self, stop: threading.Event, published: Callable[[RunRecord], None] = lambda _: None) -> None:
-        """Run until `stop` is set: take in events as they come, publish every `publish_every_s`."""
+        """Run until `stop` is set: read events as they come, publish every `publish_every_s`."""
         with self._recorded("follow") as record, listening(self._spark) as progress:
             ingest = self._new_ingest(record)
             mend_gaps(self.bronze, record.run_id)
@@ -120,7 +120,7 @@ class Pipeline:
                 query.stop()
                 record.progress = progress.batches
                 ingest.note_what_was_taken()
-            ingest.wait(query)  # raises what ended it, if it was not us
+            ingest.wait(query)  # raises the error that ended it, if this run did not end it
             self._publish_again(record.run_id, published)
             record.end(self.store.root, "stopped")
 
@@ -217,7 +217,7 @@ class Pipeline:
         published(record)
 
     def _refresh(self, record: RunRecord, wanted: Sequence[str] = (), ingesting: str = "") -> None:
-        """Refresh the days that are behind, and those wanted; publish, or raise and publish nothing."""
+        """Refresh the days that are behind, and the given ones; publish, or raise and publish nothing."""
         began = time.monotonic()
         snapshot = require_whole(self.store, self.bronze, self._inspection, reached=self._reached)
         if self._forget(record, snapshot):
@@ -226,7 +226,7 @@ class Pipeline:
         damaged = self._drop_damaged(draft)
         self._inspection.keep()
         after = -1 if draft.published is None else draft.published.through_batch
-        if ingesting:  # another record took the batches in; this one tells what its publish adds
+        if ingesting:  # another record counted the batches; this one counts what its publish adds
             new = snapshot.after(after)
             record.batches, record.events = [each.batch for each in new], sum(each.rows for each in new)
         before = draft.published
@@ -324,7 +324,7 @@ class Pipeline:
         self._observer(Stage.SWEPT, f"{gone} folders", gone, gone)
 
     def _fail(self, draft: Draft, failed: Sequence[Measured]) -> AuditFailed:
-        """Keep the findings where no run removes them."""
+        """Keep the findings in a folder that no run removes."""
         kept = self.store.root / "failed" / f"run_id={draft.run_id}"
         if "audit_violations" in draft.tables:
             violations = draft.read(self._spark, "audit_violations")

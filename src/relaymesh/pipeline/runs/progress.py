@@ -1,4 +1,4 @@
-"""What Spark says about a stream while it runs, kept for the run's record."""
+"""The progress of a stream that Spark reports, kept for the run's record."""
 
 from __future__ import annotations
 

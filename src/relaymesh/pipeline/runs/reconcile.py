@@ -1,10 +1,10 @@
-"""Do the tables add up? Counted twice, from bronze's operations and from the rows of silver.
+"""Checks the sums: they are counted from bronze's operations and again from the rows of silver.
 
     accepted = acked + dropped + dead + pending
 
 `accepted` counts entries: a publish counts once for each mailbox it went to, a redrive once more. `dead`
-counts deaths, of which `redriven` went back and `purged` were removed. Refused messages and duplicates leave
-no record in the journal, and are in none of these numbers.
+counts dead letters; of these `redriven` went back and `purged` were removed. Refused messages and duplicates
+leave no record in the journal, and are in none of these numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Do the tables of tasks add up? Counted three times: in bronze, in silver and in gold.
+"""Checks the sums of tasks: they are counted in bronze, in silver and in gold.
 
-Tasks whose submit bronze does not hold are in no table, and in none of these numbers. So the sums are judged
-also where the beginning of a journal is gone.
+Tasks whose submit bronze does not hold are in no table, and in none of these numbers. So the sums are checked
+even if the beginning of a journal is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _USED = ("cost_micros", "tokens")
 
 
 def reconcile_tasks(bronze: DataFrame, tables: Mapping[str, DataFrame]) -> dict[str, Any]:
-    """The numbers of bronze; beside them those of silver and gold, and the names of those that differ.
+    """The numbers of bronze, those of silver and gold, and the names of those that differ.
 
     `steps_said` counts steps that STEP_ENDED ended, `steps_ended` all that ended.
     """

@@ -1,4 +1,4 @@
-"""The record of a run: what it did and how it ended, in `runs/<run_id>.json`, written as it goes."""
+"""The record of a run: what it did and how it ended, in `runs/<run_id>.json`, updated during the run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
 
 def prune_records(warehouse: Path, keep: int) -> None:
-    """Forget all but the last runs."""
+    """Remove all records except the last ones."""
     for path in sorted((warehouse / FOLDER).glob("*.json"))[:-keep]:
         path.unlink()
 

@@ -38,7 +38,7 @@ __all__ = ["BuiltTable", "Refresh"]
 
 AUDIT = "audit_violations"
 OWN = (metrics.NAME, "quarantine")
-"""Tables that the runs make themselves, besides those of the catalog."""
+"""Tables that the runs make themselves, in addition to those of the catalog."""
 
 
 class BuiltTable(TableShape, Protocol):
@@ -88,7 +88,7 @@ class Refresh:
         names = earlier_names(known_sources(self._bronze.root).values())
         held = [under_its_id(each, names) for each in published.inputs]
         if self._snapshot.through(published.through_batch).inputs() != held:
-            return False  # bronze was made anew, and its batches are others
+            return False  # bronze was built again, with other batches
         by_day = [table for table in self._tables if table.layer == "silver" and table.partition_by]
         return all(map(self._is_there, by_day))
 
@@ -170,7 +170,8 @@ class Refresh:
         return failed
 
     def _sums_of_tasks(self) -> list[Measured]:
-        """Where these tables are built. A known gap may have held parts of a task: then it is a warning."""
+        """For tables of tasks: with a known gap, which may contain parts of a task, a difference is a
+        warning."""
         if not self._draft.tables.keys() >= set(READS):
             return []
         tables = {name: self._draft.read(self._spark, name) for name in READS}

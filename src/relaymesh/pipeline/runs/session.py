@@ -37,7 +37,7 @@ _MANY = {
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
     # Files of bronze have row groups by operation: a filter with many names still skips the others.
     "spark.sql.parquet.pushdown.inFilterThreshold": "30",
-    # Sides of our joins are of one size: a filter made of one of them costs a look at it, and drops nothing.
+    # Both sides of these joins have about the same size: a runtime filter would cost a scan and drop nothing.
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     # Percentiles of more than 128 groups would be gathered by sorting all rows; a sketch has some kilobytes.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "4096",
@@ -61,7 +61,7 @@ def session_settings(events: int, master: str | None) -> dict[str, str]:
 
 
 def events_in(directories: Iterable[Path]) -> int:
-    """How many events the journals have had, roughly: from their marks alone."""
+    """About how many events the journals have had, from their marks only."""
     return sum(latest(RealDisk(each)).sequence for each in directories)
 
 

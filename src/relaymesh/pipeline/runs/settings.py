@@ -16,7 +16,7 @@ Content = Literal["keep", "drop"]
 
 
 class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the events come from, where the tables go, and how much is done at once."""
+    """The sources of the events, the place of the tables, and how much is done at once."""
 
     directories: tuple[Path, ...]
     """Data directories (or mirrors) whose journals are read."""

@@ -14,7 +14,7 @@ __all__ = ["side_by_side"]
 
 
 class Task(Protocol):
-    """What has a name, and must come after others."""
+    """Something with a name that must come after others."""
 
     @property
     def name(self) -> str: ...

@@ -39,7 +39,7 @@ __all__ = ["CONSUMER", "SourceList", "path_option", "remember_sources"]
 log = logging.getLogger("relaymesh.pipeline")
 
 CONSUMER = "pipeline"
-"""The name under which each node is told how far its events are safe here."""
+"""The name of the consumer file that tells each node which events are already in bronze."""
 
 
 def remember_sources(warehouse: Path, directories: Iterable[Path]) -> dict[str, Source]:
@@ -82,11 +82,11 @@ class SourceList:
             self._saved = dict(self.all)
 
     def standing(self, source: Source, directory: Path | None = None) -> Standing:
-        """How the directory it is read from stands to it, or another one."""
+        """How its directory, or another one, relates to it."""
         return standing(Path(source.path) if directory is None else directory, source, self._snapshot)
 
     def input(self, source: Source) -> Input | None:
-        """What bronze holds of it."""
+        """The events of it in bronze."""
         return next((each for each in self._snapshot.inputs() if each.source == source.id), None)
 
     def events(self, source: Source) -> int:
@@ -94,7 +94,7 @@ class SourceList:
         return 0 if held is None else held.events
 
     def settle_ids(self) -> None:
-        """Name each by its mesh id that has another name yet: see tables/sources.py."""
+        """Use the mesh id as the name of each source that has another name: see tables/sources.py."""
         for source in list(self.all.values()):
             if self.standing(source).stand is not Stand.CONTINUES:
                 continue
@@ -109,7 +109,7 @@ class SourceList:
             self._replace(source, structs.replace(source, id=id, mesh=mesh, was=was))
 
     def take(self, directory: Path) -> None:
-        """Read this directory too: a known mesh from where it is now, or a new one."""
+        """Read this directory too: a known mesh from its current place, or a new one."""
         path = str(directory.absolute())
         if not (directory / JOURNAL).is_dir():
             raise NotFound(f"there is no mesh in {path}", hint="name its data directory with --dir")
@@ -137,7 +137,7 @@ class SourceList:
         self._replace(source, structs.replace(source, path=path))
 
     def require_in_place(self) -> None:
-        """Raise when a source is not where it was: otherwise its events would silently be missing."""
+        """Raise if a source is not at its place: otherwise its events would silently be missing."""
         for source in self.read.values():
             self._require_continues(source, source.path, self.standing(source))
 
@@ -173,7 +173,8 @@ class SourceList:
         return next(each for each in self.all.values() if each.partition == source.partition)
 
     def _standing_unnamed(self, source: Source, directory: Path) -> Standing:
-        """An older warehouse recorded no id, and its directory is gone: the user says that this is it."""
+        """An older warehouse recorded no id, and its directory is gone: the user confirms that this is the
+        mesh."""
         taken = next((each for each in self.all.values() if self._is_other(each, source, directory)), None)
         if taken is not None:
             return Standing(Stand.OTHER)
@@ -183,7 +184,7 @@ class SourceList:
         return each.id != source.id and self.standing(each, directory).stand is not Stand.OTHER
 
     def add_copy(self, source: Source, directory: Path) -> Source:
-        """Read a copy that went its own way as a source of its own, from the first event that differs on."""
+        """Read a diverged copy as a separate source, from the first event that differs."""
         path = str(directory.absolute())
         found = self.standing(source, directory)
         if found.stand is not Stand.DIVERGED:

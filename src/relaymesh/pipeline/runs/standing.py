@@ -35,8 +35,8 @@ __all__ = [
 
 
 OF_COPY = "+"
-"""Part of the id of a copy that is a source of its own, followed by the salt of the first segment that
-differs.
+"""The separator in the id of a copy that is a separate source; the salt of the first segment that differs
+follows.
 """
 
 
@@ -62,7 +62,7 @@ class Standing(NamedTuple):
 
 
 def standing(directory: Path, source: Source, snapshot: BronzeSnapshot) -> Standing:
-    """How `directory` stands to `source`, of which bronze holds this."""
+    """How `directory` relates to `source`, given the events of it in bronze."""
     if not (directory / JOURNAL).is_dir():
         return Standing(Stand.MISSING)
     disk = RealDisk(directory)

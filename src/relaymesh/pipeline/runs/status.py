@@ -1,4 +1,5 @@
-"""What is published, how far it is behind, and how the last runs ended. Reads a few small files; no Spark."""
+"""What is published, how many events are not in it yet, and how the last runs ended. Reads a few small
+files; no Spark."""
 
 from __future__ import annotations
 

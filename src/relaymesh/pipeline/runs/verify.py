@@ -1,4 +1,5 @@
-"""Is the warehouse as written, and does bronze hold what the journals hold? Checked before every publish.
+"""Checks before every publish that the warehouse is unchanged, and that bronze has all events of the
+journals.
 
 Before a publish, only the footer is read of files whose size, time and inode are unchanged; `relaymesh
 pipeline verify` reads every byte.

@@ -21,8 +21,8 @@ __all__ = ["BatchReader"]
 class BatchReader(DataSourceReader):
     """`partitions` runs on the driver, `read` on executors.
 
-    There is no filter pushdown: Spark shares a reader between the queries of one `load()`, and with it what
-    was pushed down. The options prune instead.
+    There is no filter pushdown: Spark shares a reader between the queries of one `load()`, so a pushed-down
+    filter of one query would apply to all. Use the options instead.
     """
 
     def __init__(self, options: SourceOptions) -> None:

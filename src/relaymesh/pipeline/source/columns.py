@@ -1,7 +1,7 @@
-"""Columns of a batch of rows, most of them empty most of the time.
+"""Columns of a batch of rows. Most of them are mostly empty.
 
-A record fills a run of rows: with one value for all of them, or with one each. What is noted here per record
-is only the run and its values; the rows between are null. So a batch costs what its records say, not its
+A record fills a run of rows: with one value for all of them, or with one each. For each record only the run
+and its values are kept; the rows between are null. So the cost of a batch depends on its records, not on its
 rows times its columns.
 """
 

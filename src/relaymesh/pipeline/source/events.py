@@ -1,7 +1,7 @@
-"""Frames to rows of bronze: each event of a record one row, straight into Arrow columns.
+"""Makes rows of bronze from frames: one row for each event of a record, directly in Arrow columns.
 
-Decoding keeps no state: a row says what its own record says. `EventBatch` takes frames until it is full and
-then becomes one RecordBatch.
+Decoding keeps no state: a row has only the data of its own record. `EventBatch` takes frames until it is full
+and then becomes one RecordBatch.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def records_of(frame: Frame, aside: Aside) -> Sequence[AnyRecord | Skipped | Unr
 
 
 def time_of(frame: Frame) -> int | None:
-    """When the frame's first event happened, in mesh time; None when its records do not read back."""
+    """When the frame's first event happened, in mesh time; None if its records cannot be read."""
     try:
         return _raw_time(_raw(frame, 0), frame)
     except (msgspec.MsgspecError, IndexError):
@@ -85,7 +85,7 @@ def _raw_time(raw: bytes, frame: Frame) -> int:
 
 
 class EventBatch:
-    """Rows in the making. Each method after `finish` writes what one kind of record says into its columns."""
+    """Collects rows. Each method after `finish` writes one kind of record into its columns."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class EventBatch:
         return self._schema.field(name).type
 
     def _columns_of_all(self) -> dict[str, pa.Array]:
-        """What every row has."""
+        """Columns that every row has."""
         rows = self.rows
         at_ms = np.minimum(self._times.numbers(), TIME_MS_MAX)
         return {
@@ -227,7 +227,7 @@ class EventBatch:
         self._runs["raw"].put(row, record.count, _encode(record))
 
     def _started(self, record: records.EpochStarted, row: int, _: int) -> None:
-        """The frame's epoch says it all."""
+        """The epoch of the frame has all of its data."""
 
     def _opened(self, record: records.MailboxOpened, row: int, _: int) -> None:
         self._runs["mailbox"].put(row, record.count, record.mailbox)
@@ -250,7 +250,8 @@ class EventBatch:
         self._runs["mailbox"].put(row, record.count, record.mailbox)
 
     def _of_task(self, record: Any, row: int, _: int) -> None:
-        """A record about a task. Inputs and results stay in the journal, but for the hashes of results."""
+        """A record about a task. Inputs and results stay in the journal; only the hashes of results are
+        taken."""
         self._runs["task_id"].put(row, record.count, record.task)
         for name in ("mailbox", "code", "reason", "status"):
             if value := getattr(record, name, None):
@@ -336,7 +337,7 @@ class EventBatch:
         self._runs["settings"].put(row, record.count, _workflow_json(record))
 
     def _schedule(self, record: Any, row: int, _: int) -> None:
-        """Which schedule, and what its tick began. Documents, inputs and messages stay in the journal."""
+        """The schedule, and what its tick started. Documents, inputs and messages stay in the journal."""
         self._runs["settings"].put(row, record.count, _schedule_json(record))
         if isinstance(record, records.ScheduleFired) and record.reason:
             self._runs["reason"].put(row, record.count, record.reason)
@@ -529,7 +530,8 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _settings_json(settings: MailboxSettings) -> str:
-    """By name, all of them: the defaults of the day the mailbox was opened are part of what happened."""
+    """All settings by name, because the defaults at the time when the mailbox was opened are part of the
+    event."""
     fields = {name: msgspec.to_builtins(getattr(settings, name)) for name in settings.__struct_fields__}
     if settings.contract is not None:
         fields["contract"] = {code: _rule(rule) for code, rule in settings.contract.items()}

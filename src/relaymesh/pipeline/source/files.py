@@ -1,9 +1,9 @@
-"""Rows that never pass through Java: a task writes the events that it decodes into Parquet files itself.
+"""Rows that do not pass through Java: a task writes the events that it decodes into Parquet files itself.
 
 Spark then only decides which task reads what, and repeats it after a failure. The events go from the journal
 into the file inside one process, several times faster than as rows of Spark. Spark gets one row per file. A
-file counts when the receiver of that row says so: a file that a failed or repeated task left behind is named
-in no such row.
+file counts only if the receiver of that row uses it: a file that a failed or repeated task left is named in
+no row.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ BYTES_WAITING_MAX = 256 << 20
 ROWS_TOGETHER_MAX = 250_000
 """Rows of one row group."""
 ROWS_APART_MIN = 20_000
-"""Below this, row groups by operation would be more description than rows."""
+"""Below this size, the metadata of row groups by operation would be larger than the rows."""
 
 _GROWING = ("sequence", "message_sequence", "lease_token", "frame_offset", "timestamp")
 """Columns whose values lie near the one before: they are stored as differences."""
 _UNLIKE = ("message_id", "content", "content_bytes", "extra", "traceparent", "stack", "raw", *_GROWING)
-"""Columns whose values rarely repeat: a dictionary would be made, and thrown away."""
+"""Columns whose values rarely repeat: a dictionary would not help."""
 
 
 def write_by_day(
@@ -148,7 +148,7 @@ class DayFile:
             self._writer.write_table(own, row_group_size=ROWS_TOGETHER_MAX)
 
     def close(self) -> dict[str, object]:
-        """What there is to say about it."""
+        """The row about the file."""
         self._flush()
         self._writer.close()
         return {
@@ -168,7 +168,7 @@ class DayFile:
 
 
 def _days(batch: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:
-    """The batch by day; mostly that is all of it."""
+    """The batch by day; usually there is only one."""
     span = pc.min_max(batch.column(DAY)).as_py()
     if span["min"] == span["max"]:
         yield span["min"], batch

@@ -43,7 +43,7 @@ class RelayMeshSource(DataSource):
         return BatchWriter(WriterOptions.parse(self.options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        # Spark starts a process for each step of a read: a reader is spared what only a writer needs.
+        # Spark starts a process for each step of a read, so a reader does not import what only a writer needs
         from relaymesh.pipeline.source.writer import StreamWriter, WriterOptions  # noqa: PLC0415
 
         return StreamWriter(WriterOptions.parse(self.options, schema, overwrite=overwrite))

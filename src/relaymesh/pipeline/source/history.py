@@ -54,7 +54,7 @@ def first_difference(disk: Disk, reads: Iterable[Read]) -> int | None:
 
 
 def holds(disk: Disk, reads: Iterable[Read]) -> bool:
-    """Whether any of these segments lies there, known by its salt."""
+    """Whether any of these segments is there, recognized by its salt."""
     segments = _by_number(disk)
     for read in reads:
         own = segments.get(_number(read.segment))

@@ -1,8 +1,8 @@
-"""What a data directory is called where its path may not count: by its mesh id.
+"""The name of a data directory that does not depend on its path: its mesh id.
 
 A directory that was not started since meshes have ids has none yet, and may be one that is only read. Until
-then it is called `journal-` and the salt of its oldest segment: random too, and the same in every copy. Its
-next start gives it an id; readers then know it by the salts of its segments (see history.py).
+then its name is `journal-` and the salt of its oldest segment, which is also random, and the same in every
+copy. Its next start gives it an id; readers then recognize it by the salts of its segments (see history.py).
 """
 
 from __future__ import annotations

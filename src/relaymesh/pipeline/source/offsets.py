@@ -6,7 +6,7 @@ A directory is named by its mesh id: another spelling of its path, or another pl
 that has no id yet is named by its whole path. `sequence` is the next event to read, and alone decides.
 Segment and offset say where its frame begins, so that nothing has to be searched. They stop being true when a
 crash makes the node write the end of a segment again under a new name; then the sequence is looked up by the
-segments' names. The salt tells a copy that went its own way.
+segments' names. The salt shows that a copy has diverged.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def earliest(disk: Disk) -> Position:
 
 
 def latest(disk: Disk) -> Position:
-    """Behind the last synced event."""
+    """The position after the last synced event."""
     extents = list_extents(disk, from_sequence=_NEWEST)
     return _at(extents[-1], extents[-1].end) if extents else Position(FIRST_SEQUENCE)
 

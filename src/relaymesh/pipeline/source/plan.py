@@ -1,4 +1,4 @@
-"""Which task reads what: a directory's range of events, cut into pieces between frames.
+"""The work of each task: a directory's range of events, divided into pieces between frames.
 
 A piece lies in one segment, so many tasks decode one big segment. The cuts come from the frames' headers
 alone.
@@ -42,7 +42,7 @@ class Piece(InputPartition):
 
 
 def whole_range(directory: Directory, options: SourceOptions) -> tuple[Position, Position]:
-    """From where to where a batch reads, or a stream that has no offset yet begins."""
+    """The range that a batch reads, or the start of a stream without an offset."""
     disk = directory.disk()
     start = earliest(disk) if options.first is None else Position(max(options.first, FIRST_SEQUENCE))
     if start.sequence < directory.first:
@@ -82,7 +82,7 @@ def lost_error(directory: Directory, first: int, end: int) -> JournalDamaged:
 
 
 def _behind(disk: Disk, extent: Extent, end: Position) -> Boundary:
-    """Where to stop reading `extent`: behind the frame that holds the last event below `end`."""
+    """Where to stop reading `extent`: after the frame that holds the last event below `end`."""
     boundary = locate(disk, extent, end)
     if boundary.sequence >= min(end.sequence, extent.end.sequence):
         return boundary
@@ -108,7 +108,7 @@ def _cuts(
 
 
 def _in_time(disk: Disk, extents: list[Extent], options: SourceOptions) -> list[Extent]:
-    """Without the segments wholly before or behind the times asked for. Mesh time never goes back."""
+    """Without the segments that are completely before or after the given times. Mesh time never goes back."""
     if options.from_ms is None and options.to_ms is None:
         return extents
     begins = [_begins_ms(disk, extent) for extent in extents]
@@ -122,7 +122,7 @@ def _in_time(disk: Disk, extents: list[Extent], options: SourceOptions) -> list[
 
 
 def _begins_ms(disk: Disk, extent: Extent) -> int | None:
-    """When the segment's first event happened; None when it holds none, or none that reads back."""
+    """When the segment's first event happened; None if it has no event, or none that can be read."""
     with SegmentReader(disk, extent.segment) as reader:
         if extent.start.offset >= extent.end.offset:
             return None

@@ -1,4 +1,5 @@
-"""What the tables read of a task's plan: names, agents, needs. Inputs and expressions stay in the journal."""
+"""The parts of a task's plan that the tables use: names, agents, needs. Inputs and expressions stay in the
+journal."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def plan_json(plan: Plan, given: Sequence[tuple[int, Status, bytes]] = ()) -> st
 
 
 def steps_json(steps: Sequence[StepPlan]) -> str:
-    """Steps that a step goes on as: their needs count from the first of them."""
+    """Steps that replace a step: their needs are numbered from the first of them."""
     return msgspec.json.encode({"steps": [_step(step) for step in steps]}).decode()
 
 

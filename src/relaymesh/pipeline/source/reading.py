@@ -1,4 +1,4 @@
-"""What a task does: the frames of a piece to rows, of events or of what does not read back.
+"""The work of a task: makes rows from the frames of a piece, for events or for unreadable places.
 
 Runs on executors, and keeps nothing between two pieces.
 """
@@ -47,7 +47,8 @@ def schema_of(options: SourceOptions) -> StructType:
 
 
 def read_piece(piece: Piece, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a piece. Raises `JournalDamaged` at what does not read back, unless told to go on."""
+    """The rows of a piece. Raises `JournalDamaged` for unreadable bytes, unless the options say to
+    continue."""
     if options.table == "quarantine":
         yield from _quarantine(piece, options)
     elif options.into is None:

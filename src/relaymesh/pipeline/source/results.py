@@ -1,4 +1,4 @@
-"""Results as hashes: bronze can tell whether two are the same, and holds none of them."""
+"""Results as hashes: bronze can compare results, but does not contain them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading on: each micro-batch takes what was synced since the last one, as much as it may.
+"""Streaming: each micro-batch reads the events that were synced since the last one, up to its limit.
 
 All methods but `read` run on the driver, in one process for each run of a query.
 """
@@ -58,7 +58,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {each.name: latest(each.disk()).encode() for each in self._options.directories}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Where the next micro-batch ends. A directory that is not read any more keeps its place."""
+        """The end of the next micro-batch. A directory that is no longer read keeps its position."""
         begins = self._positions(start)
         left = {name: stored for name, stored in start.items() if name not in self._earlier_keys(start)}
         ends = {name: self._end(name, begin) for name, begin in begins.items()}
@@ -90,13 +90,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_piece(partition, self._options)
 
     def commit(self, end: Offset) -> None:
-        """Everything before `end` is with its reader: the nodes may drop it, if a consumer is named."""
+        """The reader has everything before `end`: with a named consumer, the nodes may drop these events."""
         if self._options.consumer is not None:
             for name, position in self._positions(end).items():
                 write_consumer(self._directory(name).disk(), self._options.consumer, position.sequence)
 
     def _positions(self, offset: Offset) -> dict[str, Position]:
-        """The place in each directory; one that is new to the query begins at its beginning."""
+        """The position in each directory; a directory that is new to the query is read from its beginning."""
         return {
             each.name: whole_range(each, self._options)[0] if key is None else Position.decode(offset[key])
             for each in self._options.directories
@@ -162,7 +162,7 @@ def _key(directory: Directory, offset: Offset) -> str | None:
 
 
 def _shares(waiting: dict[str, int], rows: int) -> dict[str, int]:
-    """`rows` over the directories: equal shares, and what one does not need goes to the others."""
+    """Divide `rows` between the directories: equal shares; what one does not need goes to the others."""
     shares: dict[str, int] = {}
     for left, name in zip(range(len(waiting), 0, -1), sorted(waiting, key=waiting.__getitem__), strict=True):
         shares[name] = min(waiting[name], -(-rows // left))

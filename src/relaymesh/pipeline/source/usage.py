@@ -1,4 +1,5 @@
-"""What a message used, of the fields its sender added: all that is read of them where content is left out."""
+"""The usage in a message, from the fields that its sender added. Without content, nothing else of these
+fields is read."""
 
 from __future__ import annotations
 

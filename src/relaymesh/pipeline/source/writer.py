@@ -1,7 +1,7 @@
 """Rows as messages: `df.write.format("relaymesh")` and `writeStream`.
 
-In two phases. Tasks, on executors, check their rows and hand them over; nothing leaves. When all tasks are
-done, the driver sends everything, under ids that say which row it was. Promised:
+There are two phases. Tasks on executors check their rows and pass them to the driver; nothing is sent. When
+all tasks are done, the driver sends everything, under ids made from the place of each row. Promised:
 
 - A job that fails before all its tasks are done has sent nothing.
 - One that is refused while the driver sends has sent the rows before that, and its error says how many, and
@@ -106,7 +106,7 @@ class WriterOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> WriterOptions:
-        """Raises `InvalidSettings` for what cannot be sent: before any task has run."""
+        """Raises `InvalidSettings` for options with which nothing can be sent, before any task has run."""
         options = {name.lower(): value for name, value in given.items()}
         if overwrite:
             raise InvalidSettings("messages cannot be overwritten", hint='use .mode("append")')
@@ -210,7 +210,7 @@ def _stage(data: bytes, options: WriterOptions, run: str) -> Staged:
 
 
 def _checked(i: int, columns: dict[str, Any]) -> StagedRow:
-    """Everything that could be wrong with a row is found here, while nothing has been sent."""
+    """All errors of rows are found here, before anything is sent."""
     fields = {name: value for name, value in columns.items() if value is not None}
     content = fields.pop("content", None)
     targets = [name for name in ("to", "topic") if name in fields]
@@ -242,7 +242,7 @@ def _discard(messages: Sequence[WriterCommitMessage | None]) -> None:
 def _commit(
     parts: list[Staged], options: WriterOptions, batch: str = "", *, new: bool = False, again: str = AGAIN
 ) -> None:
-    """Send everything. What an earlier try has sent already meets its own id, and is not sent again.
+    """Send everything. Rows that an earlier try has sent are duplicates by their ids, and are not sent again.
 
     `new`: no earlier try can have sent a row. `again`: what to do after a refusal.
     """
@@ -268,7 +268,8 @@ def _commit(
 
 
 def _check_room(mesh: Mesh, parts: list[Staged]) -> None:
-    """Raise what the mesh would raise half-way. Mailboxes it does not tell this client are not judged."""
+    """Raise the error that the mesh would raise later. Mailboxes that this client may not see are not
+    checked."""
     boxes = mesh.stats().mailboxes
     wanted: Counter[str] = Counter()
     sizes: Counter[str] = Counter()

@@ -3,5 +3,5 @@
 Files are written once and never changed. Two small JSON files, each swapped by an atomic rename, say which of
 them are there: `bronze/generation.json` with the batch log beside it, and `manifest.json`. A reader that
 resolves the manifest sees the tables of one run, all of them, whole. Nothing that a kept manifest names is
-removed. docs/formats/warehouse.md lets a stranger write a reader.
+removed. docs/formats/warehouse.md is enough to write a reader.
 """

@@ -1,4 +1,4 @@
-"""What the files of a table hold, in numbers: rows, nulls, and how many different keys.
+"""Counts of the files of a table: rows, nulls, and different keys.
 
 Rows and nulls stand in the footers of Parquet files. Keys have to be read; where that is not too much for one
 process it is done here, in a fraction of the time that a job of Spark takes to start.
@@ -30,7 +30,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def count_files(files: Sequence[Path], columns: Sequence[str], keys: Sequence[str]) -> Counts | None:
-    """Rows, nulls of `columns`, and different `keys`; None when that is nothing to be found out here."""
+    """Rows, nulls of `columns`, and different `keys`; None if this cannot be counted here."""
     import pyarrow.parquet as pq  # type: ignore[import-untyped] # noqa: PLC0415 - `pipeline status` needs neither
 
     nulls = dict.fromkeys(columns, 0)

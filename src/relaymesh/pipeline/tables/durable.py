@@ -15,7 +15,7 @@ _FOLDERS_ABOVE = 5  # the day, the run, the table, `tables`, the warehouse: each
 
 
 def swap_file(path: Path, data: bytes, modes: Modes = PRIVATE) -> None:
-    """Put `data` under `path`: a reader finds the old file or the new one, also after power loss."""
+    """Write `data` to `path`: a reader finds the old file or the new one, also after a power loss."""
     make_folder(path.parent, modes.folder)
     new = path.with_name(f".{path.name}{_NEW}")
     with os.fdopen(create_file(new, os.O_WRONLY | os.O_TRUNC, modes.file), "wb") as file:

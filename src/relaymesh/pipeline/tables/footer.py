@@ -1,4 +1,4 @@
-"""What a Parquet file says about itself, and the checksum of all of it."""
+"""The footer of a Parquet file, and the checksum of the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a table's rows are written and read: the one thing that differs between parquet, delta and iceberg.
+"""How a table's rows are written and read: only this differs between parquet, delta and iceberg.
 
 The manifest stays the point of publishing for all of them. Parquet files are new files of this run; Delta and
 Iceberg make a version of their own, and the manifest names it: a reader sees the tables of one run together.
@@ -72,7 +72,7 @@ class Parquet:
         if day_column is None:
             df.write.mode("overwrite").option("maxRecordsPerFile", ROWS_PER_FILE).parquet(str(folder))
             return Written(parts=[Part(None, run_id, self._files(folder))])
-        # The day stands in the path AND in the file: who reads the files needs no rule about paths.
+        # The day is in the path AND in the file: a reader of the files need not parse paths.
         day = f.col(day_column)
         kept = df
         if days is not None:

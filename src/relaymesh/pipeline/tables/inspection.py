@@ -1,4 +1,5 @@
-"""Are the files still what was written? Compared with the log of bronze and with the manifest, without Spark.
+"""Checks that the files are unchanged: compares them with the log of bronze and with the manifest, without
+Spark.
 
 A file must be there, with its bytes, and its footer must tell the rows and sequences that were noted when it
 was written. One whose size, time of change or inode is another is read whole for its checksum; `whole` does
@@ -24,7 +25,7 @@ __all__ = ["Finding", "Inspection", "WarehouseDamaged"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is not as it was written: where, relative to the warehouse, and what."""
+    """One difference: the path, relative to the warehouse, and what differs."""
 
     path: str
     why: str
@@ -34,7 +35,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class WarehouseDamaged(MeshError):
-    """Files of the warehouse are not what was written, or bronze is not what the journals hold."""
+    """Files of the warehouse have changed, or bronze differs from the journals."""
 
     code = "WAREHOUSE_DAMAGED"
 
@@ -67,7 +68,7 @@ class Inspection:
         self._seen = Seen(root)
 
     def keep(self) -> None:
-        """Let the next run skip what was good. Call it when every file of bronze and tables was looked at."""
+        """Let the next run skip good files. Call it when every file of bronze and tables was checked."""
         self._seen.keep()
 
     def bronze(self, snapshot: BronzeSnapshot, *, whole: bool = False) -> list[Finding]:

@@ -20,7 +20,7 @@ LOCK = "lock"
 
 @contextmanager
 def warehouse_lock(root: Path, what: str, shared: bool | None = None) -> Iterator[None]:
-    """Hold the warehouse, or raise `DirectoryInUse` at once. `shared`: see `sharing.share`; None leaves it.
+    """Lock the warehouse, or raise `DirectoryInUse` at once. `shared`: see `sharing.share`; None leaves it.
 
     The operating system holds the lock: it ends with the process, however that ended, so a lock file that is
     left behind blocks no other process. The text in it is for people.
@@ -45,7 +45,7 @@ def warehouse_lock(root: Path, what: str, shared: bool | None = None) -> Iterato
 
 
 def holder(root: Path) -> str | None:
-    """Who the lock file names, in one line. Whether it still lives, only the lock can say."""
+    """The process named in the lock file, in one line. Only the lock itself shows whether it still runs."""
     try:
         return ", ".join((root / LOCK).read_text().splitlines()) or None
     except OSError:

@@ -1,8 +1,8 @@
 """Files that were found good, and their size, time and inode then: `seen.json`.
 
-It only lets a run skip a look. A run in a copied warehouse, where every inode is another, reads each file
-once and notes the new ones here. Facts that differ in anything from what is asked, and a file that does not
-read back, skip nothing; `relaymesh pipeline verify` does not read it.
+It only lets a run skip checks. A run in a copied warehouse, where all inodes differ, reads each file once and
+records the new ones here. Facts that differ in anything from what is asked, and a file that does not read
+back, skip nothing; `relaymesh pipeline verify` does not read it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE = "seen.json"
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):
-    """How a file stood on the disk, and what it was compared with there."""
+    """The size, time and inode of a file, and the facts with which it was compared."""
 
     size: int
     mtime_ns: int
@@ -54,7 +54,7 @@ class Seen:
         self._looked_at[path] = facts
 
     def keep(self) -> None:
-        """Write down what was looked at, if that is not there yet; what was not looked at is forgotten."""
+        """Save the files that were checked, if that is new; files that were not checked are forgotten."""
         if self._looked_at != self._stored:
             swap_file(self._path, msgspec.json.encode(self._looked_at))
             self._stored = dict(self._looked_at)

@@ -1,1 +1,1 @@
-"""The endpoints, one file for each noun. Each takes an `Exchange` and answers a body, or raises."""
+"""The endpoints, one file for each noun. Each takes an `Exchange` and returns a body, or raises."""

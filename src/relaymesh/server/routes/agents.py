@@ -1,4 +1,4 @@
-"""Agents: joining, being heard of, leaving. Who joined is durable; who is there is not."""
+"""Agents: joining, heartbeats, leaving. Registrations are durable; presence is not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relaymesh.wire.stats import MeshStats
 
 
 async def register(exchange: Exchange) -> HandshakeAck:
-    """`handshake.register`: an agent joins, and has a mailbox from now on. Doing it again renews it."""
+    """`handshake.register`: an agent joins and gets a mailbox. A second call updates the registration."""
     principal, served = exchange.principal, exchange.served
     principal.require("agent")
     request = await exchange.decode(RegisterRequest)
@@ -91,7 +91,8 @@ async def show(exchange: Exchange) -> AgentBody:
 
 
 async def heartbeat(exchange: Exchange) -> HeartbeatAnswer:
-    """Still there. Answered by `ack`; without one for `heartbeatTimeoutMs` the agent is offline.
+    """A heartbeat of the agent. The answer is `ack`. After `heartbeatTimeoutMs` without a heartbeat the agent
+    is offline.
 
     Renews the leases of steps that the agent took.
     """
@@ -121,7 +122,7 @@ async def drain(exchange: Exchange) -> AgentBody:
 
 
 def _own(exchange: Exchange) -> str:
-    """The agent of the path, which the credential must be, or may act for."""
+    """The agent in the path. The credential must be that agent, or be allowed to act for it."""
     principal = exchange.principal
     principal.require("agent")
     agent = principal.address(exchange.parameters["name"])

@@ -55,7 +55,7 @@ QUERY = {
 
 
 async def list_letters(exchange: Exchange) -> DeadLettersAnswer:
-    """Dead letters that fit the query, in the order of their deaths; `after` asks for those that follow."""
+    """Dead letters that match the query, oldest first; `after` returns those that follow."""
     exchange.principal.require("read")
     wanted = exchange.query_into(LetterFilter, QUERY, many=frozenset({"id"}))
     found = _fitting(await _visible(exchange), msgspec.structs.replace(wanted, limit=wanted.limit + 1))
@@ -76,9 +76,8 @@ async def show(exchange: Exchange) -> DeadLetterBody:
 
 
 async def redrive(exchange: Exchange) -> RedrivenAnswer:
-    """Send dead letters back, or to another agent, as they were or edited; slowly, if so asked.
-
-    What was redriven before an error stays redriven, and the same request does the rest.
+    """Send dead letters back, or to another agent, unchanged or edited, at a given rate. Letters that were
+    redriven before an error stay redriven, and the same request redrives the rest.
     """
     principal, served = exchange.principal, exchange.served
     principal.require("write")
@@ -164,7 +163,7 @@ def _find(letters: Sequence[Letter], dead_sequence: int) -> Letter:
 def _chosen(
     letters: Sequence[Letter], choices: list[LetterChoice] | None, wanted: LetterFilter | None
 ) -> list[tuple[Letter, LetterChoice]]:
-    """The letters that are meant. Naming nothing is an error: everything must be said."""
+    """The selected letters. It is an error to select nothing: `all` must be given."""
     if (choices is None) == (wanted is None):
         raise InvalidSettings(
             "which dead letters? name `letters` or a `filter`, and not both",

@@ -24,19 +24,19 @@ from relaymesh.wire.stats import MeshStats
 
 
 async def healthz(exchange: Exchange) -> HealthAnswer:  # noqa: ARG001 - every endpoint gets one
-    """The process responds. Says nothing else, whatever the credential."""
+    """The process responds. It returns nothing else, with any credential."""
     return HealthAnswer(status="ok")
 
 
 async def readyz(exchange: Exchange) -> Reply:
-    """200 while messages are taken, 503 with the reasons while they are not."""
+    """200 while messages are accepted, else 503 with the reasons."""
     reasons = not_ready(exchange.served)
     answer = ReadyAnswer(status="not_ready" if reasons else "ready", reasons=reasons)
     return Reply(503 if reasons else 200, msgspec.json.encode(answer))
 
 
 def not_ready(served: Served) -> list[str]:
-    """Why a send would be refused now, in words that give nothing away."""
+    """Why a send would be refused now, without data of the mesh."""
     node = served.node
     if node.core.failure is not None or node.closed:
         return ["the journal takes no more records"]
@@ -70,7 +70,7 @@ async def describe(exchange: Exchange) -> NodeAnswer:
 
 
 async def stats(exchange: Exchange) -> Reply:
-    """Counters of every mailbox of the namespace, and of the node. Works also while the disk does not.
+    """Counters of every mailbox of the namespace, and of the node. Works even while the disk fails.
 
     An agent's own token sees that agent's mailboxes alone.
     With more than 250 mailboxes they may be some seconds old.
@@ -108,7 +108,7 @@ async def stats(exchange: Exchange) -> Reply:
 
 
 async def checkpoint(exchange: Exchange) -> CheckpointAnswer:
-    """Write the whole state now, so that the next start need not replay. It happens by itself."""
+    """Write a checkpoint now, so that the next start replays less. The node also does this by itself."""
     exchange.principal.require_everywhere()
     await exchange.body()
     return CheckpointAnswer(sequence=await asyncio.to_thread(exchange.served.node.checkpoint))

@@ -1,4 +1,4 @@
-"""The journal for those who follow a node from elsewhere: `relaymesh tail`, `journal cat`, a shipper."""
+"""The journal for readers on other machines, such as `relaymesh tail`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mailboxes: opening them, looking into them, and what is done to what they hold."""
+"""Mailboxes: opening them, reading them, and changing their messages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def open_mailbox(exchange: Exchange) -> MailboxAnswer:
 
 
 async def peek(exchange: Exchange) -> PeekAnswer:
-    """A mailbox's counters and its first entries, without taking any."""
+    """A mailbox's counters and its first entries. No message is received."""
     principal, served = exchange.principal, exchange.served
     mailbox = principal.mailbox(exchange.parameters["mailbox"])
     if not principal.allows("read"):
@@ -111,7 +111,7 @@ def _entry(mailbox: str, entry: Pending) -> EntryBody:
 
 
 def _owned(exchange: Exchange) -> str:
-    """The mailbox of the path, which must be the credential's to receive from."""
+    """The mailbox in the path. The credential must be allowed to receive from it."""
     principal = exchange.principal
     principal.require("agent")
     mailbox = principal.mailbox(exchange.parameters["mailbox"])
@@ -127,7 +127,7 @@ def _administered(exchange: Exchange) -> str:
 
 
 async def complete(exchange: Exchange) -> CompleteAnswer:
-    """The work of a lost lease was done all the same: its next delivery is acked unseen."""
+    """The work was done although the lease was lost: the message is acked without another delivery."""
     mailbox = _owned(exchange)
     request = await exchange.decode(CompleteRequest)
     return CompleteAnswer(waits=await exchange.served.session.execute(Complete(mailbox, request.sequence)))
@@ -142,7 +142,7 @@ async def ended(exchange: Exchange) -> EndedAnswer:
 
 
 async def expect(exchange: Exchange) -> MailboxAnswer:
-    """Keep answers with a correlation id apart for receives by that id."""
+    """Keep answers with a correlation id for receives by that id."""
     mailbox = _owned(exchange)
     request = await exchange.decode(ExpectRequest)
     await exchange.served.session.execute(Expect(mailbox, request.correlation_id, exchange.served.budget))
@@ -150,7 +150,7 @@ async def expect(exchange: Exchange) -> MailboxAnswer:
 
 
 async def unexpect(exchange: Exchange) -> MailboxAnswer:
-    """Keep them apart no longer."""
+    """Stop keeping them."""
     mailbox = _owned(exchange)
     request = await exchange.decode(ExpectRequest)
     await exchange.served.session.execute(Unexpect(mailbox, request.correlation_id))
@@ -192,7 +192,7 @@ async def force_delayed(exchange: Exchange) -> ChangedAnswer:
 
 
 async def deliver_due(exchange: Exchange) -> ChangedAnswer:
-    """Let delayed messages that are due arrive now. It happens by itself."""
+    """Deliver delayed messages that are due. The node also does this by itself."""
     exchange.principal.require("agent")
     await exchange.body()
     return ChangedAnswer(changed=await exchange.served.session.execute(Tick()))

@@ -1,4 +1,5 @@
-"""Sending: to agents, and to topics. The hot path of the HTTP API: no framework lies between it and ASGI."""
+"""Sending: to agents, and to topics. The hot path of the HTTP API: there is no framework between it and
+ASGI."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ TIMEOUT_MS_MAX = 60_000
 
 
 class SendQuery(msgspec.Struct, frozen=True):
-    """How long to wait for room in a full mailbox; not at all is 429 at once."""
+    """How long to wait for room in a full mailbox; 0: answer 429 at once."""
 
     timeout_ms: int = 0
 
@@ -24,7 +25,7 @@ async def send(exchange: Exchange) -> Reply:
     """Send one message, or a batch: accepted whole or not at all, and synced when the answer comes.
 
     `task_assign`, `task_update`, `task_complete` and `task_failed` to `relaymesh`, each sent alone, are
-    obeyed by the mesh itself: task.schema.json has their content.
+    executed by the mesh itself: task.schema.json has their content.
     """
     principal, served = exchange.principal, exchange.served
     principal.require("agent")

@@ -1,8 +1,8 @@
 """`/metrics`: the kernel's counters in Prometheus' text format.
 
-The names are the seeds': `relaymesh_*` of the node, `mailbox_*`, `messages_*` and `dlq_*` of the
-mailboxes. Counters count from the beginning of the journal, so a restart does not reset them, but for
-those of the server itself, and of sends that left nothing in the journal.
+The names are the seeds': `relaymesh_*` of the node, `mailbox_*`, `messages_*` and `dlq_*` of the mailboxes.
+Counters count from the beginning of the journal, so a restart does not reset them. Exceptions are those of
+the server itself, and of sends that leave no record in the journal.
 """
 
 from __future__ import annotations

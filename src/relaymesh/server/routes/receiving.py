@@ -1,4 +1,5 @@
-"""Receiving: a long poll. A client that goes away while it waits has received nothing and burned nothing."""
+"""Receiving: a long poll. If the client disconnects while it waits, it has received nothing, and no
+attempt is counted."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ QUERY = {"max": "max", "wait_ms": "waitMs", "correlation_id": "correlationId", "
 
 
 async def receive(exchange: Exchange) -> DeliveriesAnswer:
-    """Up to `max` deliveries, at once or within `wait_ms`. What is asked stands in the body or the query."""
+    """Up to `max` deliveries, at once or within `wait_ms`. The parameters are in the body or the query."""
     principal, served = exchange.principal, exchange.served
     principal.require("agent")
     mailbox = principal.mailbox(exchange.parameters["mailbox"])
@@ -46,7 +47,7 @@ async def receive(exchange: Exchange) -> DeliveriesAnswer:
 
 
 async def _fitting(served: Served, given: Deliveries) -> Deliveries:
-    """What fits into one answer; the others go back, unburned."""
+    """The deliveries that fit into one answer; the others go back, and no attempt is counted."""
     count = portion(envelope.size for envelope in given.envelopes)
     if count == len(given):
         return given
@@ -55,7 +56,7 @@ async def _fitting(served: Served, given: Deliveries) -> Deliveries:
 
 
 def _holder(principal: Principal, request: ReceiveRequest) -> str:
-    """The token's id in front, so that no holder can pass for another's."""
+    """The holder begins with the token's id, so that it cannot be that of another credential."""
     return f"{principal.token_id}:{request.holder}" if request.holder else principal.token_id
 
 
@@ -98,7 +99,7 @@ async def _give_back(served: Served, receiving: asyncio.Future[Deliveries]) -> N
 
 
 def delivery_bodies(given: Deliveries, now: int) -> list[DeliveryBody]:
-    """Deliveries as the wire shows them."""
+    """Deliveries in the form of the API."""
     return [_body(row, given, now) for row in given.rows()]
 
 

@@ -33,7 +33,7 @@ PREVIEW = {
 
 
 async def preview(exchange: Exchange) -> PurgePreviewAnswer:
-    """Count what is older than these ages, or than the node's own retention. Changes nothing."""
+    """Count what is older than these ages, or than the node's own retention. It changes nothing."""
     exchange.principal.require_everywhere()
     query = exchange.query_into(PurgePreviewQuery, PREVIEW)
     asked = PreviewPurge(query.done_ms, query.dead_ms, query.mailbox, query.including_steps)
@@ -59,7 +59,8 @@ async def preview(exchange: Exchange) -> PurgePreviewAnswer:
 
 
 async def purge(exchange: Exchange) -> PurgeOldAnswer:
-    """Remove what was done, and what died, before these times: for about a second. Ask again while `more`."""
+    """Remove messages and tasks that were done, and letters that died, before these times. It works for
+    about a second: repeat the request while `more` is true."""
     exchange.principal.require_everywhere()
     body = await exchange.decode(PurgeOldRequest)
     asked = Purge(
@@ -76,7 +77,8 @@ async def purge(exchange: Exchange) -> PurgeOldAnswer:
 
 
 async def report(exchange: Exchange) -> LetterReportAnswer:
-    """The report of dead letters of a day, or the newest: by mailbox and reason, and what is new."""
+    """The report of dead letters of a day, or the newest: by mailbox and reason, with the number of new
+    ones."""
     exchange.principal.require("read")
     query = exchange.query_into(ReportQuery, {"day": "day"})
     found = await find_report(exchange.served, exchange.principal, FindReport(query.day))

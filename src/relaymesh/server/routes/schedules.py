@@ -24,7 +24,7 @@ LISTING = {name: name for name in ("namespace", "limit", "cursor")}
 
 
 async def put(exchange: Exchange) -> Reply:
-    """Keep a schedule. One that is there with the same fields is answered with 200."""
+    """Add a schedule. If one with the same fields exists, the answer is 200."""
     exchange.principal.require("write")
     request = await exchange.decode(PutScheduleRequest)
     schedules = _schedules(exchange)
@@ -54,7 +54,7 @@ async def list_schedules(exchange: Exchange) -> SchedulesAnswer:
 
 
 async def show(exchange: Exchange) -> ScheduleBody:
-    """A schedule with its work, what its last ticks led to, and why its tick waits if it does."""
+    """A schedule with its work, the results of its last ticks, and why its tick waits if it does."""
     exchange.principal.require("read")
     name = exchange.parameters["name"]
     view = await _schedules(exchange).found(name)
@@ -64,19 +64,19 @@ async def show(exchange: Exchange) -> ScheduleBody:
 
 
 async def pause(exchange: Exchange) -> ScheduleBody:
-    """Let no tick run until it is resumed."""
+    """Pause a schedule: no tick runs until it is resumed."""
     exchange.principal.require("write")
     return schedule_body(await _schedules(exchange).hold(exchange.parameters["name"], paused=True))
 
 
 async def resume(exchange: Exchange) -> ScheduleBody:
-    """Go on with the next tick. Ticks in the pause are left out."""
+    """Resume a schedule at its next tick. Ticks during the pause do not run."""
     exchange.principal.require("write")
     return schedule_body(await _schedules(exchange).hold(exchange.parameters["name"], paused=False))
 
 
 async def remove(exchange: Exchange) -> ScheduleRemovedAnswer:
-    """Remove a schedule. What it began goes on."""
+    """Remove a schedule. Tasks that it started go on."""
     exchange.principal.require("write")
     return ScheduleRemovedAnswer(removed=await _schedules(exchange).remove(exchange.parameters["name"]))
 

@@ -1,4 +1,4 @@
-"""Settings: what is in force, reading the file again, and what was read before."""
+"""Settings: the current values, reading the file again, and the history of loads."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ async def show(exchange: Exchange) -> SettingsAnswer:
 
 
 async def reload(exchange: Exchange) -> SettingsLoadBody:
-    """Read the settings file now. If it is wrong it is refused whole, and nothing changes."""
+    """Read the settings file now. A wrong file is refused as a whole, and nothing changes."""
     await exchange.body()
     return _body(await reload_settings(exchange.served, exchange.principal))
 
 
 async def history(exchange: Exchange) -> SettingsHistoryAnswer:
-    """When the settings were read, and which of them changed; never to what."""
+    """When the settings were read, and which of them changed, without their values."""
     query = exchange.query_into(SettingsHistoryQuery, {"limit": "limit"})
     loads = await history_of(exchange.served, exchange.principal, query.limit)
     return SettingsHistoryAnswer(loads=[_body(load) for load in loads])

@@ -1,7 +1,7 @@
 """Settling: acks, drops, releases, replies, nacks and extends in one body, one result for each token.
 
-A token is no secret: each is settled only if the credential may receive from the mailbox it belongs
-to. Tokens are never issued twice, so what is checked here still holds when the kernel settles.
+A lease token is not a secret: it is settled only if the credential may receive from its mailbox. Tokens are
+never issued twice, so what is checked here still holds when the kernel settles.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ALL_FAILED = 409
 
 
 async def settle(exchange: Exchange) -> Reply | SettledAnswer:
-    """Settle deliveries. A stale token is `lease_lost` and stops none of the others; 409 if all failed."""
+    """Settle deliveries. A stale token is `lease_lost` and does not affect the others; 409 if all failed."""
     exchange.principal.require("agent")
     request = await exchange.decode(SettleRequest)
     texts = request.tokens
@@ -113,7 +113,7 @@ class Settling:
     def __init__(
         self, served: Served, principal: Principal, account: Account, *, settles: bool = False
     ) -> None:
-        """`settles`: an ack of a step is a result; else the agent's registration says what it is."""
+        """`settles`: an ack of a step is a result; else the agent's registration decides."""
         self._taken_ms = 0 if settles else served.taken_ms
         self._served = served
         self._account = account

@@ -19,7 +19,7 @@ from relaymesh.wire.api import StoryAnswer, StoryEntry
 
 
 async def story(exchange: Exchange) -> StoryAnswer:
-    """Everything the node knows of the messages with this id. An agent follows those it sent or got."""
+    """Everything the node knows about the messages with this id. An agent sees those that it sent or got."""
     principal, served = exchange.principal, exchange.served
     principal.require_looking()
     message_id = exchange.parameters["id"]
@@ -38,7 +38,7 @@ async def story(exchange: Exchange) -> StoryAnswer:
 
 
 def _for_its_sender(entry: StoryEntry) -> StoryEntry:
-    """Without what is the receiver's own: its lease, and the stacks of its program."""
+    """Without data of the receiver: its lease, and the stacks of its program."""
     failures = [msgspec.structs.replace(failure, stack="") for failure in entry.failures]
     return msgspec.structs.replace(
         entry, holder=UNSET, lease_token=UNSET, lease_deadline=UNSET, failures=failures

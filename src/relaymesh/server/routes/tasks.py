@@ -67,7 +67,7 @@ def submitted_reply(submitted: Submitted) -> Reply:
 
 
 async def rerun(exchange: Exchange) -> Reply:
-    """Run a task that has ended again, from one step on: the steps before it keep their outcomes."""
+    """Run a task that has ended again from one step: this step and those that depend on it run again."""
     exchange.principal.require("write")
     request = await exchange.decode(RerunRequest)
     tasks = _tasks(exchange)
@@ -91,7 +91,8 @@ async def list_tasks(exchange: Exchange) -> TasksAnswer:
 
 
 async def show(exchange: Exchange) -> TaskBody:
-    """A task and its steps. `wait`: once it changed since `seen`, or ended, or the time is over."""
+    """A task and its steps. `wait`: answer once it has changed since `seen`, has ended, or the time is
+    over."""
     exchange.principal.require("read")
     query = exchange.query_into(TaskQuery, LOOKING)
     asked = WatchTask(exchange.parameters["id"], query.seen, query.wait)
@@ -116,7 +117,7 @@ async def story(exchange: Exchange) -> TaskStoryAnswer:
 
 
 async def cancel(exchange: Exchange) -> TaskStatusAnswer:
-    """End a task: steps that run may finish; `hard`: their leases end too."""
+    """End a task. Running steps may finish; `hard`: their leases end too."""
     exchange.principal.require("write")
     task = FindTask(exchange.parameters["id"]).task
     request = await exchange.decode(CancelRequest)
@@ -147,7 +148,7 @@ async def signal(exchange: Exchange) -> SignalledAnswer:
 
 
 async def set_budget(exchange: Exchange) -> TaskStatusAnswer:
-    """Give a task another budget. A larger one lets a task go on that has used it."""
+    """Give a task another budget. With a larger one, a task that has used its budget goes on."""
     exchange.principal.require("write")
     task = exchange.parameters["id"]
     request = await exchange.decode(BudgetRequest)

@@ -17,8 +17,8 @@ from relaymesh.wire.api import (
 async def subscribe(exchange: Exchange) -> SubscriptionAnswer:
     """Subscribe to a topic or a pattern. A second call only updates the settings.
 
-    When it is full, what is published becomes its dead letters (`overflow` is `dead_letter`); that it
-    refuses the publish instead (`reject`) takes the scope `write`.
+    When it is full, messages that are published become its dead letters (`overflow` is `dead_letter`). To
+    refuse the publish instead (`reject`) needs the scope `write`.
     """
     mailbox, pattern = _named(exchange)
     request = await exchange.decode(SubscribeRequest)
@@ -32,7 +32,7 @@ async def subscribe(exchange: Exchange) -> SubscriptionAnswer:
 
 
 async def unsubscribe(exchange: Exchange) -> DroppedAnswer:
-    """End a subscription; what it still held is dropped."""
+    """End a subscription. The messages that it still holds are dropped."""
     mailbox, _ = _named(exchange)
     return DroppedAnswer(dropped=await exchange.served.session.execute(Unsubscribe(mailbox)))
 

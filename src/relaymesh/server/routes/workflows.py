@@ -28,7 +28,8 @@ LOOKING = {"version": "version"}
 
 
 async def put(exchange: Exchange) -> Reply:
-    """Keep a workflow under a version. The same version with the same document is answered with 200."""
+    """Store a workflow under a version. If the same version with the same document exists, the answer is
+    200."""
     exchange.principal.require("write")
     request = await exchange.decode(PutWorkflowRequest)
     workflows = _workflows(exchange)

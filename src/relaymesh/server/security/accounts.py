@@ -1,7 +1,5 @@
-"""What one credential takes of the node: writes a second, bytes under way, connections.
-
-Pure: `now` is passed in. Each is bounded for a credential by itself, so that a greedy client stops itself
-and no other.
+"""What one credential uses of the node: writes a second, bytes under way, connections. Pure: `now` is passed
+in. Each credential has its own limits, so a client that takes too much stops only itself.
 """
 
 from __future__ import annotations
@@ -22,11 +20,11 @@ ACCOUNTS_MAX = 10_000
 class Account:
     """The account of one credential.
 
-    `incoming`: bytes of bodies and WebSocket messages that are not worked on to the end.
-    `outgoing`: bytes of answers that the client has not read yet.
-    `kept`: bytes of answers that are kept in case the client asks again.
-    `long_work`: held by what takes many turns of the loop, so that each credential has one turn at a time.
-    `pages`: held while a page of a long list is made and leaves, so that each credential has one at a time.
+    `incoming`: bytes of bodies and WebSocket messages that are not processed yet. `outgoing`: bytes of
+    answers that the client has not read yet. `kept`: bytes of answers that are kept in case the client asks
+    again. `long_work`: held by what takes many turns of the loop, so that each credential has one turn at a
+    time. `pages`: held while a page of a long list is made and leaves, so that each credential has one at a
+    time.
     """
 
     __slots__ = (
@@ -72,7 +70,7 @@ class Account:
         return self._bucket.take(now, self._rate, self._burst, cost) if self._rate > 0 else 0.0
 
     def owe(self, cost: float) -> None:
-        """Count what has been done already: the next write waits for it."""
+        """Charge what has already been done: the next write waits for it."""
         self._bucket.level -= cost
 
     def is_over_incoming(self) -> bool:

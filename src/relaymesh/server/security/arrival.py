@@ -38,7 +38,7 @@ _SECRET_TEXT = re.compile(rb"rm_[a-z0-9]{1,16}_[A-Za-z0-9_-]{20,}")
 
 
 class Arrival(msgspec.Struct, kw_only=True, frozen=True):
-    """What is asked, by whom it says it is, and from where."""
+    """The request, its claimed credential, and its origin."""
 
     method: str
     path: str
@@ -84,7 +84,7 @@ def arrival_of(scope: Scope, proxies: Proxies) -> Arrival:
 
 
 def check_url(scope: Scope) -> None:
-    """Refuse a path that could mean two things, and a credential that would end up in a log."""
+    """Refuse an ambiguous path, and a credential in the URL, which would end up in a log."""
     path: str = scope["path"]
     query: bytes = scope.get("query_string") or b""
     if b"%" in query:

@@ -1,9 +1,9 @@
 """The audit log: who did what, when and from where. One hash-chained JSON line for every write.
 
-`append` never waits. One task writes what has gathered and syncs it, `SYNC_SECONDS` after the first
-line at the latest; a crash may take the lines of that time, a torn last line is cut off at the next
-start, and both are said in the log itself. When the disk refuses, messages go on and the log says
-how many lines it lost (`audit.gap`): it is never silently incomplete.
+`append` never waits. One task writes and syncs the collected lines, at most `SYNC_SECONDS` after the first
+one. A crash may lose the lines of that time; a torn last line is cut off at the next start; the log records
+both. If the disk fails, messages are still accepted, and the log records how many lines it lost
+(`audit.gap`): it is never silently incomplete.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class AuditEvent(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class AuditFile:
-    """The log on disk. Not for two threads at once. Nothing is touched before the first write, which
-    finds the end of the chain, cuts off a torn line, and goes on from there.
+    """The log on disk. Not thread-safe. The first write finds the end of the chain, cuts off a torn line, and
+    continues from there.
     """
 
     def __init__(self, folder: Path, *, bytes_max: int, files_max: int, now_ms: Callable[[], int]) -> None:
@@ -84,7 +84,8 @@ class AuditFile:
         self._prev = GENESIS
 
     def write(self, events: list[AuditEvent]) -> None:
-        """Append and sync, all or nothing: what an `OSError` left behind is cut off before the next line."""
+        """Append and sync, all or nothing: bytes that were left by an `OSError` are cut off before the
+        next line."""
         self._make_ready()
         seq, prev, lines = self._seq, self._prev, []
         for event in events:
@@ -219,7 +220,7 @@ class AuditLog:
         self.lost = 0
 
     def append(self, event: AuditEvent) -> None:
-        """Have it written soon. Dropped and counted when the disk is far behind, or the log is closed."""
+        """Queue a line. It is dropped and counted if the disk is far behind, or the log is closed."""
         if self._closing or len(self._waiting) >= BACKLOG_MAX:
             self._missing += 1
             self.lost += 1
@@ -246,7 +247,7 @@ class AuditLog:
             await self._wake.wait()
             self._wake.clear()
             if not self._closing:
-                await asyncio.sleep(SYNC_SECONDS)  # one sync for all who come meanwhile
+                await asyncio.sleep(SYNC_SECONDS)  # one sync for all lines that come meanwhile
             batch, self._waiting = self._waiting, []
             if batch:
                 await self._write(loop, batch)

@@ -1,6 +1,6 @@
 """Bodies, read by the guard before any endpoint sees them: bounded in size while they arrive.
 
-How long they may take is watched where the bytes come in, in `connections`.
+`connections` limits how long they may take.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def drain(receive: Receive) -> bool:
-    """Let a client that is refused finish what it is saying, within bounds, so that it can hear the answer.
+    """Let a refused client finish its request, within limits, so that it can read the answer.
 
     Returns whether it finished: the connection can then be used again.
     """

@@ -1,7 +1,7 @@
-"""How fast large bodies, frames and answers move, of all connections together. Pure: `now` is in seconds.
+"""The rate of large bodies, frames and answers of all connections together. Pure: `now` is in seconds.
 
 Moving a megabyte costs the event loop about two milliseconds, and checking it six, whether or not it is
-refused later. A connection that sends little is never held up. One that sends more than `SMALL_BYTES` in a
+refused later. A connection that sends little is never delayed. One that sends more than `SMALL_BYTES` in a
 tenth of a second is bulk, and so is a long answer: they share `rate` bytes a second.
 
 Bulk yields to others. Where a credential that sends no bulk uses the server, bulk begins with a quarter of
@@ -17,7 +17,7 @@ WINDOW_S = 0.1
 SMALL_BYTES = 65_536
 """What a connection may send in one window before it is bulk: a batch of 100 messages fits in."""
 AHEAD_S = 0.05
-"""How far ahead of its rate bulk may be: a pause shorter than this is not worth a timer."""
+"""How far ahead of its rate bulk may be: shorter pauses are not made."""
 FEEL_S = 0.02
 LATE_S = 0.01
 """How late the loop may be before bulk yields: several turns make one message, and a person waits for it."""
@@ -48,7 +48,7 @@ class Bulk:
         return self._rate * self._ease
 
     def pause_s(self, size: int, now: float, account: Account | None) -> float:
-        """Count so many bytes of bulk. Returns how long their connection is to be left alone."""
+        """Count these bytes of bulk. Returns how long their connection must not be read."""
         if not self._rate:
             return 0.0
         self._seen_at = self._bulky[account] = now
@@ -57,12 +57,12 @@ class Bulk:
         return ahead if ahead > AHEAD_S else 0.0
 
     def modest(self, now: float, account: Account) -> None:
-        """A credential sent something that is no bulk."""
+        """A credential sent something that is not bulk."""
         if account not in self._bulky:
             self._modest_at = now
 
     def felt(self, late_s: float, now: float) -> bool:
-        """The loop was so late. Returns whether to look again: not when no bulk has come for a while."""
+        """The loop was this late. Returns whether to measure again: not if no bulk has come for a while."""
         self._bulky = {each: at for each, at in self._bulky.items() if now - at < LATELY_S}
         if now - self._modest_at >= LATELY_S:
             self._ease = 1.0

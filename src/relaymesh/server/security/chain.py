@@ -1,9 +1,9 @@
-"""The audit's lines: each carries the hash of the one before, so none can be changed or taken out unseen.
+"""The audit's lines: each contains the hash of the line before, so a changed or removed line is found.
 
-A line is one JSON object: UTF-8, keys sorted, no spaces. Its `hash` is the SHA-256, in hex, of that
-same object without `hash`; its `prev` is the `hash` of the line before, `GENESIS` for the first.
-What no chain can show is a cut at its end: note the newest hash elsewhere, and ask
-`relaymesh audit verify --contains HASH`.
+A line is one JSON object: UTF-8, keys sorted, no spaces. Its `hash` is the SHA-256, in hex, of that same
+object without `hash`; its `prev` is the `hash` of the line before, `GENESIS` for the first. A chain cannot
+show that its end was cut off: save the newest hash elsewhere, and use `relaymesh audit verify --contains
+HASH`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def redacted(text: str) -> str:
-    """Text from outside, as it may stand in a log: no token in it, no control characters, not too long."""
+    """Text from outside, made safe for a log: without tokens and control characters, and not too long."""
     if "rm_" in text:
         text = _SECRET.sub(r"rm_\1_…", text)
     if not text.isprintable():

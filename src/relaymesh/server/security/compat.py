@@ -1,4 +1,4 @@
-"""Writes by GET, for programs that can do nothing else: off by default, and on their way out.
+"""Writes by GET, for programs that can do nothing else: off by default, and deprecated.
 
     GET /v1/compat/send?to=coder&content=hello&type=message     as POST /v1/messages
     GET /v1/compat/send?to=coder&content=hi&delayMs=5000&taskId=t-1

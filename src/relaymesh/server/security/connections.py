@@ -1,4 +1,4 @@
-"""The sockets: what uvicorn's protocols leave open, closed here.
+"""The sockets: limits that uvicorn's protocols do not have.
 
 uvicorn (0.54, httptools) bounds neither the head of a request, in size or in time, nor how long a
 reader may leave its answer lying. `Connections` counts what is open, and looks at each connection
@@ -33,7 +33,7 @@ from relaymesh.server.security.writing import Outgoing, answer_now
 LOOK_SECONDS = 1.0
 SWITCHING_PROTOCOLS = 101
 TURNED_AWAY_MAX = 16
-"""Connections beyond the limit that are told so; those beyond these are closed without a word."""
+"""How many connections beyond the limit get an answer; further ones are closed without one."""
 PIPELINE_MAX = 32
 """Requests of one connection that wait for the answers before theirs. uvicorn reads on with every answer."""
 
@@ -87,7 +87,8 @@ class Connections:
             connection.account = None
 
     def make_room(self) -> bool:
-        """Close the oldest connection without a credential if all are open. Whether one more may be."""
+        """Close the oldest connection without a credential if all are open. Returns whether one more may
+        be opened."""
         if len(self._open) < self.allowed:
             return True
         oldest = next(iter(self._unknown), None)
@@ -98,7 +99,7 @@ class Connections:
         return True
 
     def belongs(self, connection: GuardedHttp | GuardedWebSocket, account: Account) -> bool:
-        """Count the connection for this credential. Whether it may have one more."""
+        """Count the connection for this credential. Returns whether it may have one more."""
         if account.connections >= self.allowed_each:
             return False
         if connection in self._open:
@@ -111,7 +112,7 @@ class Connections:
         return True
 
     def came(self, connection: GuardedHttp | GuardedWebSocket, bulk: int, now: float) -> float:
-        """Data came, so much of it bulk. Returns how long the connection is not to be read."""
+        """Data came, with this much bulk. Returns how long the connection must not be read."""
         if bulk:
             return self.bulk_s(connection, bulk, now)
         if self._feeling and connection.account is not None:
@@ -293,7 +294,7 @@ class GuardedHttp(HttpToolsProtocol):
         return self._outgoing.is_stuck(now)
 
     def give_up(self) -> None:
-        """Say so if the client waits for an answer, and hang up."""
+        """Answer if the client waits for an answer, then close the connection."""
         waiting = self._body_since is not None and not self.cycle.response_complete
         if waiting and not self.transport.is_closing():
             self._refuse(refusals.BODY_TOO_SLOW)
@@ -485,7 +486,7 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
             self._count(max(0, self._held - self._sizes.popleft()))
 
     def keepalive_timeout(self) -> None:
-        """A pong that we did not read is no sign that the client is gone."""
+        """An unread pong does not show that the client is gone."""
         if self.read_paused:
             self.pong_timer = self.pending_ping_payload = None
             self.schedule_ping()
@@ -493,7 +494,7 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
             super().keepalive_timeout()
 
     async def drained(self) -> None:
-        """Come back when the client has read enough of what was written."""
+        """Return when the client has read enough of what was written."""
         await self.writable.wait()
 
     def bulk_s(self, size: int) -> float:
@@ -527,7 +528,8 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
 
 
 def _has_hung_up(connection: Any) -> bool:
-    """Whether the client closed a connection that is not read now: reading would tell, and must wait."""
+    """Whether the client closed a connection that is not being read now: reading would show it, but must
+    wait."""
     if connection is None or not hasattr(socket, "TCP_INFO"):
         return False
     try:

@@ -1,10 +1,10 @@
-"""Outermost: every request and every WebSocket passes here before anything else looks at it.
+"""The guard: every request and every WebSocket passes here first.
 
-The order is: Host, Origin, URL, credential, its connections, scope, write rate, body; the connection
-limit and the limits of the head lie before it, in `connections`. What is refused is answered here and the
-application never hears of it. What passes carries its `Principal` (`principal_of`), `Account`
-(`account_of`) and `Trail` (`trail_of`) in the scope, its body is whole and within bounds, and if it
-writes, it is audited with the status it got.
+The order is: Host, Origin, URL, credential, its connections, scope, write rate, body; the connection limit
+and the limits of the head lie before it, in `connections`. Refused requests are answered here and never reach
+the application. What passes carries its `Principal` (`principal_of`), `Account` (`account_of`) and `Trail`
+(`trail_of`) in the scope, its body is whole and within bounds, and if it writes, it is audited with the
+status it got.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ class Guard:
         await self._audited(post, replayed(body, receive), answered, compat.EVENT, len(body))
 
     async def _refuse(self, scope: Scope, refused: Refused, receive: Receive, answered: Answered) -> None:
-        """Answer, once the client has said what it was saying, and close unless all of it came."""
+        """Answer after the client has finished its request, and close the connection unless the request
+        was complete."""
         headers, body = self._problem(scope, refused)
         waits = any(name == b"expect" for name, _ in scope["headers"])  # for our word, before it sends
         whole = False if waits or refused.refusal is refusals.INTERNAL else await drain(receive)
@@ -292,7 +293,7 @@ class Guard:
         return principal
 
     def _check_scope(self, scope: Scope) -> None:
-        """Nothing that writes is for a credential that may only read: its body is not even taken."""
+        """Refuse writes of a credential that may only read, before the body is read."""
         principal: Principal = scope[STATE_KEY]
         if not principal.allows("agent"):
             raise Refused(refusals.FORBIDDEN, f"token {principal.token_id} has no scope that may write")

@@ -1,5 +1,5 @@
-"""Which names this server answers to. A page of another site that points its own name at this machine
-(DNS rebinding) sends that name in Host, and its own address in Origin: both are refused.
+"""The host names of this server. A page of another site that points its own name at this machine (DNS
+rebinding) sends that name in Host, and its own address in Origin: both are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_loopback(host: str) -> bool:
 
 
 def own_names(host: str) -> tuple[str, ...]:
-    """What a server bound to `host` is called by: nothing, when that means every address it has."""
+    """The name of a server that is bound to `host`; none if it is bound to all addresses."""
     try:
         address = ip_address(host)
     except ValueError:

@@ -17,7 +17,7 @@ from relaymesh.errors import Conflict
 __all__ = ["RESERVED_NAMES", "check_unlike", "is_reserved", "likeness"]
 
 RESERVED_NAMES = frozenset({"mesh", "relaymesh", "system"})
-"""The mesh's own voice."""
+"""The names under which the mesh itself sends."""
 
 _ENDS = "._-+@"
 _LETTERS = {

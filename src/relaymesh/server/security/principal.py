@@ -1,4 +1,4 @@
-"""Who is asking: the credential of one request or connection, and what it allows.
+"""The credential of one request or connection, and what it allows.
 
 | scope | allows |
 |---|---|
@@ -58,7 +58,7 @@ _AGENT = "agent:"
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """A valid credential. Everything it is asked raises `Unauthorized(authenticated=True)` to refuse."""
+    """A valid credential. Its checks raise `Unauthorized(authenticated=True)`."""
 
     token_id: str
     label: str

@@ -1,4 +1,4 @@
-"""Whose word counts about where a request came from: X-Forwarded-* only from configured proxies."""
+"""The origin of a request: X-Forwarded-* is used only if it comes from a configured proxy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Network = IPv4Network | IPv6Network
 
 
 class Proxies:
-    """Addresses or networks (`10.0.0.0/8`) that may speak for others."""
+    """Addresses or networks (`10.0.0.0/8`) of proxies."""
 
     def __init__(self, trusted: Iterable[str] = ()) -> None:
         self._networks: list[_Network] = []

@@ -1,4 +1,4 @@
-"""What the guard says no to: one table, answered as RFC 9457 problem+json, or by closing a WebSocket."""
+"""The refusals of the guard: one table, answered as RFC 9457 problem+json, or by closing a WebSocket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROBLEM_JSON = b"application/problem+json"
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A condition, the code that names it, and what the refused one is told. Never what it sent."""
+    """A condition, its code, and the text of the answer, which never repeats what the client sent."""
 
     code: str
     status: int

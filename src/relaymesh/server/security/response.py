@@ -1,4 +1,4 @@
-"""What every answer says to a browser, whatever the application says."""
+"""Headers that every answer gets for browsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small private files: written whole or not at all, readable by their owner alone."""
+"""Small private files: written atomically, readable by their owner only."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class TokenFile:
         lifetime_ms: int | None = None,
         agents: Iterable[str] = (),
     ) -> tuple[Token, str]:
-        """A new token and its text, which cannot be had again.
+        """A new token and its text, which is shown only now.
 
         `agents`: plain names that are in use in the namespace. Raises `Conflict` for a name that looks like
         one of them, or like one that another valid token is for.
@@ -236,7 +236,7 @@ class Tokens:
         write_private(self.local_path, text.encode())
 
     def drop_local(self) -> None:
-        """The end of this run: its local token is worth nothing any more."""
+        """The end of this run: its local token is no longer valid."""
         self._local = None
         self.local_path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Who a request is from and where it came from, held ready for the audit."""
+"""The credential and the origin of a request, for the audit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Trail:
         detail: str = "",
         suppressed: int = 0,
     ) -> None:
-        """Have `event` audited: what was done, as which agents, and with which status it was answered."""
+        """Write an audit line for `event`: what was done, for which agents, and the status of the answer."""
         arrival = self._arrival
         self._audit.append(
             AuditEvent(

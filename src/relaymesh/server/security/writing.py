@@ -1,4 +1,4 @@
-"""The way out of a connection: what waits for its reader, and whether the reader reads."""
+"""The output of a connection: the bytes that wait for the client, and whether the client reads."""
 
 from __future__ import annotations
 

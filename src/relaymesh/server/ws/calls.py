@@ -1,4 +1,4 @@
-"""Everything else a session has, by name: `call{name, arguments}`.
+"""All other operations of a session, by name: `call{name, arguments}`.
 
 | needs | calls |
 |---|---|

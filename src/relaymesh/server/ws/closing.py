@@ -11,7 +11,7 @@ class Close(IntEnum):
     DONE = 1000
     """The client said goodbye."""
     PROTOCOL = 1002
-    """Not what was to come: no `hello`, a second one, a version that is not spoken here."""
+    """An unexpected frame: no `hello`, a second `hello`, or an unsupported version."""
     KIND = 1003
     """A text frame in the MessagePack protocol, or a binary one in the JSON protocol."""
     UNREADABLE = 1007
@@ -19,11 +19,11 @@ class Close(IntEnum):
     TOO_LARGE = 1009
     """A frame over the limit."""
     BROKEN = 1011
-    """A mistake of ours; it is in the log."""
+    """A defect of the node; the details are in the log."""
     RESTART = 1012
-    """The node stops. Come back, and resume."""
+    """The node stops. Reconnect and resume."""
     TRY_LATER = 1013
-    """The client does not read what it asked for. Come back, with less credit."""
+    """The client does not read its answers. Reconnect, with less credit."""
     UNAUTHORIZED = 4401
     """No valid token in Authorization or in `hello`; or the guard saw that the token has ended."""
 

@@ -183,7 +183,7 @@ class Connection:
             return  # the client was faster, or does not read at all
 
     async def _cease(self) -> None:
-        """The client is gone. What was begun goes on in the session; receives end."""
+        """The client is gone. Started requests go on in the session; receives end."""
         self._gone = True
         if self._session is not None:
             self._sessions.detach(self._session, self)
@@ -191,7 +191,7 @@ class Connection:
         await self._outbox.stop()
 
     async def _stop_giving(self) -> None:
-        """No more deliveries leave here; what was on its way goes back unburned."""
+        """No more deliveries are sent here; those on their way go back, and no attempt is counted."""
         tasks = [*self._receives.values(), *self._waits]
         for task in tasks:
             task.cancel()
@@ -204,7 +204,7 @@ class Connection:
         self._end(Ended(Close.DONE, "the session goes on elsewhere"))
 
     def go_away(self) -> None:
-        """The node stops: say so, take nothing more, give nothing more out."""
+        """The node stops: tell the client, accept no more frames, send no more deliveries."""
         self.put(self._codec.frame(frames.GoingAway("the node stops")))
         self._end(Ended(Close.RESTART, "the node stops"))
 

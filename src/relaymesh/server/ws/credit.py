@@ -17,7 +17,7 @@ LOOK_S = 1.0
 Push = Callable[[str, Deliveries], None]
 Refuse = Callable[[MeshError], None]
 Room = Callable[[], Awaitable[None]]
-"""Comes back when the client has read enough."""
+"""Returns when the client has read enough."""
 
 
 class Feed:
@@ -35,7 +35,7 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
 
     def allow(self, credit: int) -> None:
-        """So many may be unsettled from now on; 0 stops, and what is out stays out."""
+        """Set how many deliveries may be unsettled; 0 stops the feed; deliveries that are out stay out."""
         if self._task is not None:
             self._task.cancel()
         self._credit = credit
@@ -49,7 +49,7 @@ class Feed:
             self._changed.set()
 
     async def stop(self) -> None:
-        """What was on its way goes back unburned."""
+        """Deliveries on their way go back; no attempt is counted."""
         self._credit = 0
         if self._task is not None:
             self._task.cancel()

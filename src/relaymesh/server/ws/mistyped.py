@@ -1,6 +1,5 @@
-"""A frame that cannot be read as what it says it is: answered with a problem, and the connection goes on.
-
-It ends only where the question cannot be told: the bytes are no JSON or MessagePack.
+"""A frame that does not fit its `op`: it is answered with a problem, and the connection goes on. The
+connection ends only if the bytes are not JSON or MessagePack.
 """
 
 from __future__ import annotations

@@ -92,9 +92,9 @@ class Operations:
                 self.speaks_for(agent)
 
     def beat(self, named: Sequence[str] = (), status: str | None = None) -> list[str]:
-        """A sign of life of every agent that sends or receives here, and of the agents that are named.
+        """A sign of life of every agent that sends or receives here, and of the named agents.
 
-        `status`: of those that are named. Returns those that took steps: their leases are to be renewed.
+        `status`: that of the named agents. Returns those that took steps: their leases are to be renewed.
         """
         told = {self.mailbox(name) for name in named}
         self.session.agents |= told
@@ -270,7 +270,7 @@ class Operations:
     # -- settling
 
     async def settle(self, frame: frames.Settle) -> frames.Settled:
-        """Each token's end is its own: a stale one stops none of the others. A bad value refuses all."""
+        """Each token has its own result: a stale one does not affect the others. A bad value refuses all."""
         self.principal.require("agent")
         nacks = [Nack(*astuple(item)) for item in frame.nacks]
         for token, ms in frame.extends:
@@ -322,7 +322,7 @@ class Operations:
         return [deadlines.get(token) for token, _ in extends]
 
     def settled(self, tokens: list[int]) -> None:
-        """They are no longer out: credit comes back."""
+        """The deliveries are settled: their credit is free again."""
         if tokens:
             self.session.take(tokens)
             connection = self.session.connection

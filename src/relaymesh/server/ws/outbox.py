@@ -83,15 +83,15 @@ class Outbox:
 
     @property
     def has_room(self) -> bool:
-        """Whether the client has read enough to be given more deliveries."""
+        """Whether the client has read enough to get more deliveries."""
         return self._room.is_set()
 
     async def room(self) -> None:
-        """Come back when it has."""
+        """Return when it has."""
         await self._room.wait()
 
     def clear(self) -> None:
-        """What waits is not to be written any more."""
+        """Discard the waiting frames."""
         self._gone(sum(map(len, self._waiting)))
         self._waiting.clear()
 

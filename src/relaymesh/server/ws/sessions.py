@@ -1,4 +1,4 @@
-"""Sessions: what a client has asked for and holds, beyond any one connection."""
+"""Sessions: the requests and deliveries of a client, independent of a connection."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ PRUNE_AT = 1_000
 Asked = tuple[Any, bytes | msgspec.Raw]
 """A frame, and the bytes it was read from."""
 Question = tuple[int, int]
-"""A ref, and a digest of the frame that asked: a client that counts its refs anew asks another question."""
+"""A ref, and a digest of the frame: a client that counts its refs from 1 again sends other frames."""
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 
 
 class Session:
-    """One client. `granted`: the tokens it was given and has not settled, with their mailbox."""
+    """One client. `granted`: the tokens that it got and has not settled, with their mailbox."""
 
     def __init__(self, id: str, principal: Principal, account: Account, subprotocol: str) -> None:
         self.id = id
@@ -151,8 +151,8 @@ class Sessions:
     ) -> Session | None:
         """The session of this id, if it is the credential's; None begins a new one.
 
-        What it was granted and the client does not list never arrived: it goes back unburned. After a
-        restart of the node the journal still says which leases the session has.
+        Deliveries that it was granted and that the client does not list never arrived: they go back, and no
+        attempt is counted. After a restart of the node the journal still says which leases the session has.
         """
         session = self._sessions.get(id)
         if session is None:
@@ -242,7 +242,7 @@ class Sessions:
             ending.add_done_callback(self._endings.discard)
 
     async def end(self, session: Session) -> None:
-        """The client will not come back: what it holds goes back unburned."""
+        """The client will not come back: its deliveries go back, and no attempt is counted."""
         self._sessions.pop(session.id, None)
         self._attached(session)
         session.forget_answers()
