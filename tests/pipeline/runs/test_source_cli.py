@@ -150,7 +150,7 @@ class TestACopyThatWentItsOwnWay:
         if original == "gone":
             filled.data.rename(tmp_path / "lost")
         line = source.refused(Exit.CONFLICT, "move", filled.source.id, copy)
-        assert "went its own way: event 55 is the first that differs" in line
+        assert "has diverged: event 55 is the first that differs" in line
         words = hinted(line)
         assert words == ["move", filled.source.id, str(copy), "--as-new"]
         row = source(*words, "--json").row

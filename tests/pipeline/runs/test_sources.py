@@ -114,12 +114,12 @@ class TestCopied:
             shutil.rmtree(filled.data)
         if original == "replaced":
             copy = copy.rename(filled.data)
-        with pytest.raises(Conflict, match="went its own way: event 55 is the first") as refused:
+        with pytest.raises(Conflict, match="has diverged: event 55 is the first") as refused:
             remember_sources(filled.root, [copy])
         assert f"source move {filled.source.id} {copy} --as-new" in refused.value.hint
         assert known_sources(filled.root) == {filled.source.id: filled.source}
         if original == "replaced":
-            assert "went its own way" in filled.refused()
+            assert "has diverged" in filled.refused()
             assert any("event 55" in each.why for each in verify_warehouse(filled.root).found)
 
     def diverged(self, tmp_path: Path) -> Filled:

@@ -103,7 +103,7 @@ def test_a_stream_goes_on_under_any_spelling_of_its_path_after_a_move_and_in_a_c
     assert sequences_in(spark, out) == list(range(1, 55))
 
     write_frames(moved, traffic(2))  # now each of the two has events of its own
-    with pytest.raises(StreamingQueryException, match=r"moved is a copy of the mesh .* went its own way"):
+    with pytest.raises(StreamingQueryException, match=r"moved is a copy of the mesh .* has diverged"):
         ingest(spark, moved, out)
     assert sequences_in(spark, out) == list(range(1, 55))
 

@@ -257,7 +257,7 @@ class TestIdentity:
         write_frames(tmp_path / "data", traffic(1))
         offset = all_of(tmp_path / "data")
         write_frames(tmp_path / "copy", traffic(3))
-        with pytest.raises(JournalDamaged, match=r"copy is a copy of the mesh .* that went its own way"):
+        with pytest.raises(JournalDamaged, match=r"copy is a copy of the mesh .* that has diverged"):
             stream(tmp_path / "copy").latestOffset(offset, ReadAllAvailable())
 
     def test_a_copy_of_a_running_node_that_was_started_is_refused(self, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ class TestIdentity:
         offset = all_of(tmp_path / "data")
         writer.close()
         write_frames(tmp_path / "copy", traffic(6), large)
-        with pytest.raises(JournalDamaged, match="that went its own way"):
+        with pytest.raises(JournalDamaged, match="that has diverged"):
             stream(tmp_path / "copy").latestOffset(offset, ReadAllAvailable())
 
     def test_a_checkpoint_of_before_named_directories_by_path_and_is_read_on(self, tmp_path: Path) -> None:

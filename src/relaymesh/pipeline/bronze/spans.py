@@ -37,7 +37,7 @@ class Gap(msgspec.Struct, frozen=True):
 class SegmentRead(msgspec.Struct, frozen=True):
     """How far a segment was read: up to before the event `sequence`, whose frame begins at `offset`.
 
-    The salt is the segment's own, in hexadecimal: it tells a copy that went its own way.
+    The salt is the segment's own, in hexadecimal: it shows whether a copy has diverged.
     """
 
     source: str

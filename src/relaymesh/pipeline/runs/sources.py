@@ -189,7 +189,7 @@ class SourceList:
         found = self.standing(source, directory)
         if found.stand is not Stand.DIVERGED:
             raise Conflict(
-                f"{path} is no copy of {source.id} that went its own way: {told(found)}",
+                f"{path} is not a diverged copy of {source.id}: {told(found)}",
                 hint="relaymesh pipeline source move without --as-new reads a copy in place of what it is of",
             )
         for each in self.all.values():

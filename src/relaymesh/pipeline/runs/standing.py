@@ -103,7 +103,7 @@ def why_not(source: Source, path: str, found: Standing) -> str:
         case Stand.OTHER:
             return f"{path} holds another mesh than the source {source.id}"
         case Stand.DIVERGED:
-            return f"{path} is a copy of the mesh {source.id} that went its own way: {told(found)}"
+            return f"{path} is a copy of the mesh {source.id} that has diverged: {told(found)}"
         case _:
             return f"{path} is a copy of the mesh {source.id} that lacks events: {told(found)}"
 

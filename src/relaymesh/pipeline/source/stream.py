@@ -116,7 +116,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         directory = self._directory(name)
         if went_its_own_way(directory.disk(), begin):
             raise JournalDamaged(
-                f"{directory.given} is a copy of the mesh {name} that went its own way: before event "
+                f"{directory.given} is a copy of the mesh {name} that has diverged: before event "
                 f"{begin.sequence} it holds others than those that were read",
                 hint="name the directory that was read, or read this one under a new checkpoint",
             )
