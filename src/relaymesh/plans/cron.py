@@ -7,6 +7,7 @@ the hour that occurs twice comes once; and a line whose minute or hour begins wi
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -110,10 +111,7 @@ class Cron:
         """
         for day in (*range(low + DAY_S, high, DAY_S), high):
             if self._offset(day) != clock:
-                while day - low > 1:
-                    middle = (low + day) // 2
-                    low, day = (middle, day) if self._offset(middle) == clock else (low, middle)
-                return day
+                return bisect_left(range(day), True, low + 1, key=lambda at: self._offset(at) != clock)
             low = day
         return None
 
