@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 import apsw
@@ -271,7 +272,7 @@ def _mirror(patient: Patient) -> Check:
             "start the node",
         )
     theirs, ours = standing_of(disk), standing_of(patient.disk)
-    compare = f"relaymesh journal verify --mirror {path}"
+    compare = f"relaymesh journal verify --mirror {quote(str(path))}"
     if theirs.acknowledged > ours.next_sequence:
         return Check("mirror", "fail", f"{words}: {path} holds more than this directory", compare)
     behind = max(0, ours.acknowledged - theirs.next_sequence)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -170,7 +171,7 @@ def _why_not_both(found: Comparison) -> str:
 
 def _way_out(found: Comparison, root: Path, mirror: Path) -> str:
     if found.whole == "the mirror":
-        return f"relaymesh journal restore --from {mirror} --dir {root}"
+        return f"relaymesh journal restore --from {quote(str(mirror))} --dir {quote(str(root))}"
     if found.whole == "the data directory":
         return "move the mirror away: the next start fills it anew; or, if it is only behind, start the node"
     return "keep both as they are; the report names what still reads back"

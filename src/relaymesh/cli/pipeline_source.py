@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -101,8 +102,9 @@ def forget(
     call.output.record(_told(sources, forgotten))
     if events:
         call.output.note(
-            f"its {events} events stay in the tables. To make them anew without it: move {place / 'bronze'} "
-            f"and {place / 'checkpoints'} away, then relaymesh pipeline run"
+            f"its {events} events stay in the tables. To make them anew without it: move "
+            f"{quote(str(place / 'bronze'))} and {quote(str(place / 'checkpoints'))} away, then relaymesh"
+            " pipeline run"
         )
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -315,7 +316,7 @@ def _say_everything(output: Output, running: Running) -> None:
         f"  docs     {running.url}/docs",
         f"  data     {running.directory}",
         f"  token    {running.token_file}   (replaced at every start; only for this user)",
-        f"           relaymesh --dir {running.directory} token create … makes lasting ones",
+        f"           relaymesh --dir {quote(str(running.directory))} token create … makes lasting ones",
         "",
         f"  try      curl -H {token} {running.url}/v1/node",
     ):

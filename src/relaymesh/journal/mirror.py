@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from shlex import quote
 from typing import Literal
 
 from relaymesh.errors import DirectoryError, DirectoryInUse, JournalDamaged, JournalPoisoned, MeshError
@@ -82,7 +83,7 @@ class Mirror:
             if not list_segments(primary) and standing_of(self.disk).has_data:
                 raise JournalDamaged(
                     f"{self.of} has no journal, but its mirror {self.name} has one",
-                    hint=f"relaymesh journal restore --from {self.name}",
+                    hint=f"relaymesh journal restore --from {quote(self.name)}",
                 )
         except (OSError, MeshError) as error:
             if lock is not None:
@@ -186,7 +187,7 @@ class HeldMirror:
             raise JournalDamaged(
                 f"{mirror.of} ends before sequence {next_sequence} in segment {newest}, but its mirror "
                 f"{mirror.name} proves that everything before {theirs.acknowledged} was acknowledged",
-                hint=f"relaymesh journal restore --from {mirror.name}",
+                hint=f"relaymesh journal restore --from {quote(mirror.name)}",
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from shlex import quote
 
 from relaymesh.errors import InvalidSettings, JournalDamaged
 from relaymesh.journal import Disk, Mirror, MirrorMode, read_note, verify
@@ -60,7 +61,5 @@ def naming_the_way_out(error: JournalDamaged, mirror: Mirror) -> JournalDamaged:
         return JournalDamaged(error.message, hint=f"the mirror {mirror.name} is damaged too: {bad}")
     if not found.segments:
         return error
-    return JournalDamaged(
-        error.message,
-        hint=f"the mirror is intact: relaymesh journal restore --from {mirror.name} --dir {mirror.of}",
-    )
+    restore = f"relaymesh journal restore --from {quote(mirror.name)} --dir {quote(mirror.of)}"
+    return JournalDamaged(error.message, hint=f"the mirror is intact: {restore}")

@@ -7,6 +7,7 @@ kind of file is tried, and what needs Spark for seconds only once.
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from itertools import groupby
 from pathlib import Path
@@ -108,8 +109,9 @@ def test_the_advice_to_move_bronze_away_ends_with_the_tables_of_a_new_warehouse(
     (trial.root / victim).unlink()
     with pytest.raises(MeshError) as refused:
         trial.pipeline().run()
-    [moved] = re.findall(r"move (\S+) and (\S+) away, then relaymesh pipeline run", refused.value.hint)
-    for path in map(Path, moved):
+    [moved] = re.findall(r"move (.+ and .+) away, then relaymesh pipeline run", refused.value.hint)
+    bronze, _, checkpoints = shlex.split(moved)
+    for path in map(Path, (bronze, checkpoints)):
         shutil.move(path, tmp_path / path.name)
     assert trial.pipeline().run().status == "published"
     rows = trial.rows()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,7 +66,7 @@ def source(filled: Filled, capsys: pytest.CaptureFixture[str]) -> Commands:
 
 def hinted(line: str) -> list[str]:
     """The words of the command that a hint ends with."""
-    return line.partition("relaymesh pipeline source ")[2].partition(" --warehouse")[0].split()
+    return shlex.split(line.partition("relaymesh pipeline source ")[2].partition(" --warehouse")[0])
 
 
 def test_list_shows_each_source_and_needs_no_spark(filled: Filled, source: Commands) -> None:

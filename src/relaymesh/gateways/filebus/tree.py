@@ -6,6 +6,7 @@ import os
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 
 from relaymesh.errors import DirectoryError, InvalidSettings, NotFound
 from relaymesh.gateways.filebus.folder import HAS_DIRECTORY_FDS, Folder
@@ -79,7 +80,7 @@ class Tree:
         except FileNotFoundError as error:
             self.close()
             raise NotFound(
-                f"there is no file bus in {path}", hint=f"make one: relaymesh bus init {path}"
+                f"there is no file bus in {path}", hint=f"make one: relaymesh bus init {quote(str(path))}"
             ) from error
         except BaseException:
             self.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 
 from relaymesh.journal import FIRST_SEQUENCE
 from relaymesh.journal.segment import list_segments
@@ -134,7 +135,8 @@ def _numbers(folder: Path) -> list[int]:
 
 def how_to_rebuild(warehouse: Path, snapshot: BronzeSnapshot) -> str:
     """What to do when files of bronze are lost: rebuild it from the journals, as far back as they go."""
-    away = f"move {warehouse / 'bronze'} and {warehouse / 'checkpoints'} away, then relaymesh pipeline run"
+    bronze, checkpoints = quote(str(warehouse / "bronze")), quote(str(warehouse / "checkpoints"))
+    away = f"move {bronze} and {checkpoints} away, then relaymesh pipeline run"
     gone = []
     sources = known_sources(warehouse)
     for each in snapshot.inputs():

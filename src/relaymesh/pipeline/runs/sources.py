@@ -24,6 +24,7 @@ from relaymesh.pipeline.runs.standing import (
     OF_COPY,
     Stand,
     Standing,
+    forget_command,
     move_command,
     refusal,
     salt_at,
@@ -103,7 +104,7 @@ class SourceList:
             if id != source.id and id in self.all:
                 raise Conflict(
                     f"{self.all[id].path} and {source.path} hold the same mesh: its events count twice",
-                    hint=f"relaymesh pipeline source forget {source.path} --warehouse {self._warehouse}",
+                    hint=forget_command(source.path, self._warehouse),
                 )
             was = source.was if id == source.id else (*source.was, source.id)
             self._replace(source, structs.replace(source, id=id, mesh=mesh, was=was))

@@ -6,6 +6,7 @@ Reads the mesh id, and the headers of the segments that were read; no Spark.
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ __all__ = [
     "OF_COPY",
     "Stand",
     "Standing",
+    "forget_command",
     "move_command",
     "refusal",
     "salt_at",
@@ -110,7 +112,7 @@ def why_not(source: Source, path: str, found: Standing) -> str:
 
 def refusal(source: Source, path: str, found: Standing, warehouse: Path) -> MeshError:
     """The same as an error, with the commands that help."""
-    forget = f"relaymesh pipeline source forget {source.id} --warehouse {warehouse}"
+    forget = forget_command(source.id, warehouse)
     why = why_not(source, path, found)
     if found.stand is Stand.MISSING:
         move = move_command(source.id, "PATH", warehouse)
@@ -123,7 +125,7 @@ def refusal(source: Source, path: str, found: Standing, warehouse: Path) -> Mesh
         move = move_command(source.id, "PATH", warehouse)
         return Conflict(why, hint=f"name where it is now: {move}; or give it up: {forget}")
     if found.stand is Stand.DIVERGED:
-        as_new = move_command(source.id, f"{path} --as-new", warehouse)
+        as_new = move_command(source.id, path, warehouse, as_new=True)
         then = f"; then {forget}" if path == source.path else ""
         return Conflict(why, hint=f"to read it as a source of its own: {as_new}{then}")
     return Conflict(
@@ -131,8 +133,18 @@ def refusal(source: Source, path: str, found: Standing, warehouse: Path) -> Mesh
     )
 
 
-def move_command(id: str, path: str, warehouse: Path) -> str:
-    return f"relaymesh pipeline source move {id} {path} --warehouse {warehouse}"
+def move_command(id: str, path: str, warehouse: Path, *, as_new: bool = False) -> str:
+    options = ["--as-new"] if as_new else []
+    return shlex.join(["relaymesh", "pipeline", "source", "move", id, path, *options, *_of(warehouse)])
+
+
+def forget_command(source: str, warehouse: Path) -> str:
+    """`source`: its id or its path."""
+    return shlex.join(["relaymesh", "pipeline", "source", "forget", source, *_of(warehouse)])
+
+
+def _of(warehouse: Path) -> list[str]:
+    return ["--warehouse", str(warehouse)]
 
 
 def told(found: Standing) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from shlex import quote
 
 from relaymesh.errors import InvalidSettings
 from relaymesh.journal.layout import JOURNAL, is_own_name
@@ -43,5 +44,5 @@ def check_apart(warehouse: Path, directories: Iterable[Path]) -> None:
             continue
         raise InvalidSettings(
             f"the warehouse {warehouse} {problem}",
-            hint=f"name a folder of its own: --warehouse {directory / 'tables'}",
+            hint=f"name a folder of its own: --warehouse {quote(str(directory / 'tables'))}",
         )
