@@ -208,7 +208,7 @@ def soak(tasks: int, steps: int, kills: int, seed: int, seconds: float) -> dict[
                     task.result(timeout=120)
                 until(lambda: len(marked(mark)) == 1, 30, "only the worker that stays is left of the agents")
                 new = {name: descriptors(pid) for name, pid in stage.pids().items()}
-                peak_kib = _work(stage, mesh, tasks, steps, kills, seconds)
+                peak_kib, tasks = _work(stage, mesh, tasks, steps, kills, seconds)
             assert peak_kib < PEAK_MIB_MAX * 1024, f"{peak_kib} KiB at work"
             left = _check_quiet(stage, mark, new)
             assert stage.stop() == 0, "the team did not stop in order"
@@ -233,20 +233,25 @@ def soak(tasks: int, steps: int, kills: int, seed: int, seconds: float) -> dict[
     }
 
 
-def _work(stage: Stage, mesh: Mesh, tasks: int, steps: int, kills: int, seconds: float) -> int:
-    """Submit, kill, and wait for the end of every task. Returns the most memory that was seen."""
+def _work(stage: Stage, mesh: Mesh, tasks: int, steps: int, kills: int, seconds: float) -> tuple[int, int]:
+    """Submit, kill, and wait for the end of every task. Returns the most memory that was seen, and the number
+    of tasks: as long as there are kills to come, there is work.
+    """
     end = time.monotonic() + seconds
     peak = 0
     running = [mesh.submit(workflow(steps, number), {"n": number}) for number in range(WARM_UP, tasks)]
-    while not _has_ended(running[-1]):
+    while (missing := sum(stage.killed.values()) < kills) or not _has_ended(running[-1]):
         assert time.monotonic() < end, f"{stage.killed} in {seconds:g} s"
         time.sleep(stage.chance.uniform(0.05, 0.5))
-        if sum(stage.killed.values()) < kills:
+        if missing:
+            if _has_ended(running[-1]):
+                number = WARM_UP + len(running)
+                running.append(mesh.submit(workflow(steps, number), {"n": number}))
             stage.kill_one()
         peak = max(peak, stage.memory_kib())
     for task in running:
         task.result(timeout=max(1.0, end - time.monotonic()))
-    return peak
+    return peak, WARM_UP + len(running)
 
 
 def _has_ended(task: Task) -> bool:
