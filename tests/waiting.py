@@ -11,7 +11,7 @@ __all__ = ["PATIENCE_S", "until", "until_async"]
 
 T = TypeVar("T")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 90.0
 """Long enough for a slow machine under load. A wait that succeeds ends as soon as the condition holds."""
 
 

@@ -81,6 +81,8 @@ def test_a_killed_supervisor_leaves_no_process_and_its_work_is_granted_again_at_
 
 
 def test_a_grant_that_a_killed_supervisor_had_not_recorded_goes_back_at_once(folder: Path) -> None:
+    long = "[settings]\nlease_timeout_ms = 300000\n"  # no lease runs out meanwhile
+    (folder / "relaymesh.toml").write_text(TEAM + long, encoding="utf-8")
     with team_up(folder) as up:
         supervisor = up.keeper()["supervisor"]["pid"]
         os.kill(supervisor, signal.SIGSTOP)
