@@ -41,6 +41,7 @@ def test_it_reads_one_json_object_and_its_output_is_the_result(tmp_path: Path) -
         "time_limit_s": 9.0,
         "tokens_left": None,
         "cost_left_usd": None,
+        "time_left_s": None,
     }
 
 

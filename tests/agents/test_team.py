@@ -225,15 +225,15 @@ SPENDER = """\
 import json, sys
 request = json.load(sys.stdin)
 print(json.dumps({"relaymesh": "usage", "cost_usd": 0.25, "tokens": 400}), file=sys.stderr)
-left = [request["step"], request["cost_left_usd"], request["tokens_left"]]
+left = [request["step"], request["cost_left_usd"], request["tokens_left"], request["time_left_s"]]
 open(f"left-{request['content']}", "a").write(json.dumps(left) + "\\n")
 """
 
 
-def test_an_agent_reads_what_is_left_of_the_budget_of_its_task(folder: Path) -> None:
+def test_an_agent_reads_what_is_left_of_the_budget_and_the_time_of_its_task(folder: Path) -> None:
     (folder / "sleeper.py").write_text(SPENDER, encoding="utf-8")
     with team_up(folder) as up:
-        bounded = {"budget": {"cost_usd": 1, "tokens": 1000}}
+        bounded = {"budget": {"cost_usd": 1, "tokens": 1000}, "deadline": "1h"}
         for name, more in (("bounded", bounded), ("free", {})):
             first = {"agent": "one", "input": name}
             second = {"agent": "two", "input": name, "needs": ["first"]}
@@ -242,13 +242,15 @@ def test_an_agent_reads_what_is_left_of_the_budget_of_its_task(folder: Path) -> 
             rows(folder, "submit", "plan.json")
         up.wait_for("step.done", 4)
         lines = rows(folder, "audit", "list", "--limit", "500")
-    assert not [each for each in lines if "budget_left" in json.dumps(each)]  # a look is no write
+    assert not [each for each in lines if "step_bounds" in json.dumps(each)]  # a look is no write
     left = {
         name: [json.loads(line) for line in (folder / f"left-{name}").read_text().splitlines()]
         for name in ("bounded", "free")
     }
-    assert left["bounded"] == [["first", 1.0, 1000], ["second", 0.75, 600]]
-    assert left["free"] == [["first", None, None], ["second", None, None]]
+    assert [each[:3] for each in left["bounded"]] == [["first", 1.0, 1000], ["second", 0.75, 600]]
+    first_s, second_s = [each[3] for each in left["bounded"]]
+    assert 0 < second_s < first_s <= 3600
+    assert left["free"] == [["first", None, None, None], ["second", None, None, None]]
 
 
 def test_a_second_up_on_the_same_directory_says_so(folder: Path) -> None:

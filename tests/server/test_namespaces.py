@@ -165,7 +165,7 @@ async def test_no_call_shows_or_changes_another_namespace(tmp_path: Path) -> Non
             "grow_step": [1, b"{}"],
             "fail_step": [1],
             "report_step": [1, "x"],
-            "budget_left": [1],
+            "step_bounds": [1],
             "abandon": [[1]],
             "note_run": [blue, "kill", "x"],
         }

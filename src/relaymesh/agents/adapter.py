@@ -56,6 +56,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     tokens_left: int | None = None
     cost_left_usd: float | None = None
     """What was left of the budget of its task when the attempt began; None: no budget, or not known."""
+    time_left_s: float | None = None
+    """When the attempt began, until its step or task is out of time; None: no limit, or not known."""
 
 
 class Text(msgspec.Struct, frozen=True):

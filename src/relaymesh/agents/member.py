@@ -47,8 +47,8 @@ REPORT_EVERY_S = 1.0
 ERROR_LENGTH_MAX = 500
 LOOK_EVERY_S = 0.1
 RETRY_S = 1.0
-BUDGET_S_MAX = 5.0
-"""How long an attempt waits to learn what is left of its task's budget: the node may be starting again."""
+BOUNDS_S_MAX = 5.0
+"""How long an attempt waits to learn what it may still use: the node may be starting again."""
 CANCEL_S_MAX = 30.0
 """How long an adapter may take to end its processes when it is cancelled."""
 
@@ -284,7 +284,7 @@ class Member:
         try:
             await asyncio.to_thread(self._records.add, record)
             self._audit(session, "run", attempt)
-            work = await _with_budget(session, work, row.token)
+            work = await _bounded(session, work, row.token)
             if self._phase == "working":
                 attempt.task = asyncio.create_task(
                     self._adapter.run(work, lambda event: self._hear(attempt, event)), name=f"run {run}"
@@ -453,17 +453,21 @@ class Member:
             attempt.task.cancel()
 
 
-async def _with_budget(session: WebSocketSession, work: Work, token: int) -> Work:
-    """The work, with what is left of the budget of its task. What cannot be found out holds nothing up."""
+async def _bounded(session: WebSocketSession, work: Work, token: int) -> Work:
+    """The work, with what it may still use. If that cannot be found out, the attempt begins without it."""
     if work.step is None:
         return work
     try:
-        async with asyncio.timeout(BUDGET_S_MAX):
-            left = await session.budget_left(token)
+        async with asyncio.timeout(BOUNDS_S_MAX):
+            bounds = await session.step_bounds(token)
     except (MeshError, TimeoutError):
         return work
-    cost = None if left.cost_micros is None else dollars_of(left.cost_micros)
-    return msgspec.structs.replace(work, tokens_left=left.tokens, cost_left_usd=cost)
+    return msgspec.structs.replace(
+        work,
+        tokens_left=bounds.tokens,
+        cost_left_usd=None if bounds.cost_micros is None else dollars_of(bounds.cost_micros),
+        time_left_s=None if bounds.ends_at is None else max(0.0, (bounds.ends_at - session.now()) / 1000),
+    )
 
 
 def _outcome_of(task: asyncio.Task[Outcome] | None) -> Outcome | None:

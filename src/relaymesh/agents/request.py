@@ -34,6 +34,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_s: float | None = None
     tokens_left: int | None = None
     cost_left_usd: float | None = None
+    time_left_s: float | None = None
+    """Until the step or its task is out of time."""
 
 
 def request_of(work: Work, time_limit_s: float | None) -> bytes:
@@ -55,5 +57,6 @@ def request_of(work: Work, time_limit_s: float | None) -> bytes:
             time_limit_s=time_limit_s,
             tokens_left=work.tokens_left,
             cost_left_usd=work.cost_left_usd,
+            time_left_s=work.time_left_s,
         )
     )

@@ -56,6 +56,7 @@ class Assignment:
         self.time_limit_s = request.time_limit_s
         self.tokens_left = request.tokens_left
         self.cost_left_usd = request.cost_left_usd
+        self.time_left_s = request.time_left_s
         self._form = id
         self._write = write
 

@@ -36,7 +36,7 @@ from relaymesh.kernel.request import Request, Result
 from relaymesh.kernel.schedules.schedule import ScheduleView
 from relaymesh.kernel.step import Receipt
 from relaymesh.kernel.tasks.commands import Abandon, Fail, Finish
-from relaymesh.kernel.tasks.looks import BudgetLeft
+from relaymesh.kernel.tasks.looks import StepBounds
 from relaymesh.kernel.tasks.status import Status
 from relaymesh.kernel.tasks.stored import WorkflowView
 from relaymesh.kernel.tasks.views import TaskView
@@ -289,9 +289,9 @@ class WebSocketSession(RemoteSession):
         self._held.drop(command.tokens)
         return stale
 
-    async def budget_left(self, token: int) -> BudgetLeft:
-        """What is left of the budget of a step's task. Raises `LeaseLost` if another has the step."""
-        left: BudgetLeft = await self._call("budget_left", frames.OfGrant(token), BudgetLeft)
+    async def step_bounds(self, token: int) -> StepBounds:
+        """What an attempt of a step may still use. Raises `LeaseLost` if another has the step."""
+        left: StepBounds = await self._call("step_bounds", frames.OfGrant(token), StepBounds)
         return left
 
     async def note_run(self, agent: str, event: Literal["run", "kill"], detail: str) -> None:

@@ -18,13 +18,12 @@ from relaymesh.kernel.schedules.commands import schedule_name
 from relaymesh.kernel.schedules.schedule import Schedule, ScheduleView
 from relaymesh.kernel.tasks.commands import TASK_ID_LENGTH_MAX, workflow_name, workflow_version
 from relaymesh.kernel.tasks.looks import (
-    BudgetLeft,
     Question,
     ReadyTask,
     Scope,
+    StepBounds,
     TasksPart,
     Wanted,
-    budget_left,
     find,
     grant_of,
     growth_of,
@@ -32,6 +31,7 @@ from relaymesh.kernel.tasks.looks import (
     last_grants,
     question_of,
     ready_of,
+    step_bounds,
     tasks_of,
     to_advance,
 )
@@ -42,7 +42,7 @@ from relaymesh.kernel.tasks.views import StepGrant, TaskShown
 
 __all__ = [
     "ANSWERS",
-    "BudgetOf",
+    "BoundsOf",
     "DeadLetters",
     "DueSchedules",
     "FindGrant",
@@ -257,8 +257,8 @@ class GrowthScope(Query[Scope | None]):
     token: int
 
 
-class BudgetOf(Query[BudgetLeft | None]):
-    """What is left of the budget of a task, by a grant of a step; None: it is not the last one of a step."""
+class BoundsOf(Query[StepBounds | None]):
+    """What an attempt may still use, by its grant; None: the grant is not the last one of a step."""
 
     token: int
 
@@ -349,8 +349,8 @@ def _growth_scope(of: Looked, query: GrowthScope) -> Scope | None:
     return growth_of(of.state, query.token)
 
 
-def _budget_of(of: Looked, query: BudgetOf) -> BudgetLeft | None:
-    return budget_left(of.state, query.token)
+def _bounds_of(of: Looked, query: BoundsOf) -> StepBounds | None:
+    return step_bounds(of.state, query.token)
 
 
 def _owed_notices(of: Looked, query: OwedNotices) -> list[Owed]:
@@ -377,6 +377,6 @@ ANSWERS: dict[type[Query[Any]], Callable[[Looked, Any], Any]] = {
     TaskRevision: _task_revision,
     TasksToAdvance: _tasks_to_advance,
     GrowthScope: _growth_scope,
-    BudgetOf: _budget_of,
+    BoundsOf: _bounds_of,
     OwedNotices: _owed_notices,
 }

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from relaymesh.errors import Conflict, NotFound
-from relaymesh.kernel.query import BudgetOf
+from relaymesh.kernel.query import BoundsOf
 from relaymesh.kernel.records import BudgetPaused, Granted, StepsWithdrawn
 from relaymesh.kernel.tasks.commands import Finish, Report, SetBudget, Usage
-from relaymesh.kernel.tasks.looks import BudgetLeft
+from relaymesh.kernel.tasks.looks import StepBounds
 from relaymesh.kernel.tasks.plan import StepPlan
 from relaymesh.kernel.tasks.spending import dollars
 from tests.kernel.driver import MINUTE
@@ -134,10 +134,17 @@ def test_the_holder_of_a_step_is_told_what_is_left() -> None:
     desk = desk_with(step("a"), step("b"), cost=100)
     taken = desk.take(2)
     desk.do(Report(taken["a"], "half", Usage(30, 7)))
-    assert desk.kernel.look(BudgetOf(taken["b"])) == BudgetLeft(70, None)
+    assert desk.kernel.look(BoundsOf(taken["b"])) == StepBounds(70, None)
     desk.do(SetBudget("t1", 20, 10))
-    assert desk.kernel.look(BudgetOf(taken["b"])) == BudgetLeft(0, 3)
-    assert desk.kernel.look(BudgetOf(taken["b"] + 1)) is None
+    assert desk.kernel.look(BoundsOf(taken["b"])) == StepBounds(0, 3)
+    assert desk.kernel.look(BoundsOf(taken["b"] + 1)) is None
+
+
+def test_the_holder_of_a_step_is_told_when_it_is_out_of_time() -> None:
+    desk = desk_with(step("a"), step("b", timeout_ms=2 * MINUTE), cost=0, deadline_ms=3 * MINUTE)
+    began, taken = desk.now, desk.take(2)
+    assert desk.kernel.look(BoundsOf(taken["a"])) == StepBounds(None, None, began + 3 * MINUTE)
+    assert desk.kernel.look(BoundsOf(taken["b"])) == StepBounds(None, None, began + 2 * MINUTE)
 
 
 def test_a_task_whose_last_step_reaches_the_budget_succeeds() -> None:

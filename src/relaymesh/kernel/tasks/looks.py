@@ -229,22 +229,27 @@ def to_advance(state: State) -> list[str]:
     return [task.id for task in state.board.tasks.values() if task.sends and task.can_send]
 
 
-class BudgetLeft(msgspec.Struct, frozen=True, gc=False):
-    """What a task may still use: millionths of a dollar, and tokens of models. None: no limit."""
+class StepBounds(msgspec.Struct, frozen=True, gc=False):
+    """What an attempt of a step may still use. None: no limit."""
 
     cost_micros: int | None = None
+    """Of the budget of its task, in millionths of a dollar."""
     tokens: int | None = None
+    ends_at: int | None = None
+    """When the step or its task is out of time."""
 
 
-def budget_left(state: State, token: int) -> BudgetLeft | None:
-    """What is left for the holder of this grant; None: the grant is not the last one of a step."""
+def step_bounds(state: State, token: int) -> StepBounds | None:
+    """The bounds for the holder of this grant; None: the grant is not the last one of a step."""
     link = state.board.by_token.get(token)
     if link is None:
         return None
     task = link.task
-    return BudgetLeft(
+    ends = [at for at in (task.deadline_at, task.times_out_at(link.number)) if at]
+    return StepBounds(
         max(0, task.cost_max - task.cost) if task.cost_max else None,
         max(0, task.tokens_max - task.tokens) if task.tokens_max else None,
+        min(ends, default=None),
     )
 
 

@@ -7,7 +7,7 @@
 | `agent`, and the mailbox | note_run |
 | `agent`, and its own name | register, drain |
 | `agent`, and the mailbox of the lease | finish_step, grow_step, fail_step, report_step |
-| `agent`, and the mailbox of the lease | abandon, budget_left |
+| `agent`, and the mailbox of the lease | abandon, step_bounds |
 | `agent`, and the agent that was asked | answer_step |
 | `read` | dead_letters, letters, find_report; peek, unless the mailbox is the credential's |
 | `read`, and its namespace | find_task, tell_task, watch_task, find_tasks, find_workflow, find_workflows |
@@ -522,7 +522,7 @@ CALLS: dict[str, Row] = {
     "grow_step": Row("agent", frames.GrowStep, step_calls.grow_step),
     "fail_step": Row("agent", frames.FailStep, step_calls.fail_step),
     "report_step": Row("agent", frames.ReportStep, step_calls.report_step),
-    "budget_left": Row("agent", frames.OfGrant, step_calls.budget_left),
+    "step_bounds": Row("agent", frames.OfGrant, step_calls.step_bounds),
     "abandon": Row("agent", frames.Abandon, step_calls.abandon),
 }
 
@@ -542,7 +542,7 @@ READING = (
         "find_workflow",
         "find_schedule",
         "show_settings",
-        "budget_left",
+        "step_bounds",
         "preview_purge",
         "find_report",
     }

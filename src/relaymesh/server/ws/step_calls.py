@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from relaymesh.errors import LeaseLost
-from relaymesh.kernel.query import BudgetOf, GrantsOf, MailboxesOf
+from relaymesh.kernel.query import BoundsOf, GrantsOf, MailboxesOf
 from relaymesh.kernel.tasks.commands import NO_USAGE, Abandon, Fail, Finish, Report
-from relaymesh.kernel.tasks.looks import BudgetLeft
+from relaymesh.kernel.tasks.looks import StepBounds
 from relaymesh.kernel.tasks.status import Status
 from relaymesh.kernel.token import format_token
 from relaymesh.server.tasks import Tasks, growth, sound_json
@@ -64,10 +64,10 @@ async def report_step(on: Operations, given: frames.ReportStep) -> None:
     await on.served.session.execute(command)
 
 
-async def budget_left(on: Operations, given: frames.OfGrant) -> BudgetLeft:
-    """What the holder of a step may still use of its task's budget."""
+async def step_bounds(on: Operations, given: frames.OfGrant) -> StepBounds:
+    """What the holder of a step may still use: of the budget of its task, and of the time."""
     await _own_step(on, given.token)
-    return await on.served.session.execute(BudgetOf(given.token)) or BudgetLeft()
+    return await on.served.session.execute(BoundsOf(given.token)) or StepBounds()
 
 
 async def abandon(on: Operations, given: frames.Abandon) -> list[int]:
