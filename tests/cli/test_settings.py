@@ -86,6 +86,6 @@ def test_a_running_node_is_asked(empty: Cli) -> None:
             "reload",
         )
         shown = empty("settings", "show")
-        assert "is not in force" in shown.err
+        assert "is not applied" in shown.err
         assert process.stop() == 0
     assert len(empty.json("settings", "history").rows) == 4

@@ -26,11 +26,13 @@ TESTS_OF_USERS = [
     *SOME_TESTS,
     "tests/journal/test_one_process.py",
     "tests/node/test_modes.py",
-    "tests/server/test_process.py",
+    "tests/server/test_process.py::test_a_stop_ends_polls_exits_with_0_and_leaves_no_address",
+    "tests/server/test_process.py::test_a_second_signal_ends_it_at_once",
+    "tests/server/test_process.py::test_a_second_server_on_the_same_directory_says_where_the_first_one_is",
     "tests/server/security/test_tokens.py",
     "tests/server/security/test_writing.py",
 ]
-"""Locks, modes of files, sockets, signals, tokens: what differs between users."""
+"""Locks, modes of files, sockets, signals, tokens: what differs between users. `make elsewhere` runs them all."""
 ORDINARY_USER = "nobody"
 
 
