@@ -32,7 +32,7 @@ TESTS_OF_USERS = [
     "tests/server/security/test_tokens.py",
     "tests/server/security/test_writing.py",
 ]
-"""Locks, modes of files, sockets, signals, tokens: what differs between users. `make elsewhere` runs them all."""
+"""Locks, modes of files, sockets, signals, tokens: what differs between users. `make elsewhere` runs all."""
 ORDINARY_USER = "nobody"
 
 

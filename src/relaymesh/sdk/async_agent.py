@@ -225,10 +225,9 @@ class AsyncAgent(AsyncInbox):
         """Send a question and wait for its answer, which is already acked. Raises `NoAnswer`.
 
         The correlation id is `correlation_id`, else `id`, else a new one. With a given id, an answer that is
-        already
-        in the mailbox is taken: a program may ask again after a crash.
-        The call raises `NoAnswer` when the time is over or the question became a dead letter. An answer that
-        comes later arrives as an ordinary message.
+        already in the mailbox is taken: a program may ask again after a crash. It raises `NoAnswer` when
+        the time is over or the question became a dead letter. An answer that comes later arrives as an
+        ordinary message.
         """
         session = self._mesh._session
         wait_s = patience(timeout)

@@ -51,8 +51,8 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Runs whose rows `pipeline_metrics` keeps."""
     quarantine: str = "fail"
     """What a bad frame does to the ingest: `fail` stops before it, so that a restored segment is read whole;
-    `rows`
-    continues behind it: its events are a known gap, reported by each publish and read again by each run."""
+    `rows` goes on after it: its events are a known gap, which each publish reports and each run reads again.
+    """
     content: Content | None = None
     """`drop` leaves out of bronze what senders and handlers wrote: content, stack traces, their own fields.
     `keep` takes it in. None: no change; a new warehouse begins with `drop`. A change applies to new events;
