@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -47,7 +48,10 @@ def test_damage_in_the_data_directory_is_named_with_the_command_that_restores(cl
         found["segment"],
         "the frames differ",
     )
-    assert ran.error["hint"] == f"relaymesh journal restore --from {mirror} --dir {cli.path}"
+    assert (
+        ran.error["hint"]
+        == f"relaymesh journal restore --from {quote(str(mirror))} --dir {quote(str(cli.path))}"
+    )
     words = cli("journal", "verify", "--mirror", str(mirror))
     assert "damaged in 1 place" in words.err
     assert "the frames differ" in words.out
@@ -88,7 +92,9 @@ def test_a_damaged_directory_is_restored_and_kept_aside(cli: Cli, mirror: Path) 
     damage(cli.path)
     refused = piped("send", "coder", "x", "--dir", str(cli.path))
     assert refused.code == Exit.CHECK_FAILED
-    assert f"relaymesh journal restore --from {mirror} --dir {cli.path}" in refused.err
+    assert (
+        f"relaymesh journal restore --from {quote(str(mirror))} --dir {quote(str(cli.path))}" in refused.err
+    )
     ran = cli.json("journal", "restore", "--from", str(mirror))
     assert ran.code == 0
     aside = Path(ran.row["aside"])

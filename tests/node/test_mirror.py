@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -136,7 +137,10 @@ def test_a_flipped_bit_is_named_and_the_mirror_brings_everything_back(data: Path
     flip(data)
     with pytest.raises(JournalDamaged, match=r"is damaged at offset \d+") as refused:
         Mesh(data, settings=settings(mirror))
-    assert f"relaymesh journal restore --from {mirror} --dir {data}" in refused.value.hint
+    assert (
+        f"relaymesh journal restore --from {quote(str(mirror))} --dir {quote(str(data))}"
+        in refused.value.hint
+    )
     found = compare(RealDisk(data), RealDisk(mirror))
     assert found.whole == "the mirror"
     assert found.differences[0].file == found.primary.damage[0].segment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_a_warehouse_among_the_files_of_a_mesh_is_refused(
     before = sorted(data.rglob("*"))
     code = main(["pipeline", "run", "--dir", str(data), "--warehouse", str(data / inside)])
     [line] = capsys.readouterr().err.splitlines()
-    assert (code, f"--warehouse {data.resolve() / 'tables'}" in line) == (Exit.USAGE, True), line
+    assert (code, f"--warehouse {quote(str(data.resolve() / 'tables'))}" in line) == (Exit.USAGE, True), line
     assert sorted(data.rglob("*")) == before
 
 

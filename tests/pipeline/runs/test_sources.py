@@ -7,6 +7,7 @@ import logging
 import shutil
 import tarfile
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
@@ -102,7 +103,10 @@ class TestCopied:
         shutil.copytree(filled.data, tmp_path / "copy")
         with pytest.raises(Conflict, match="hold the same mesh") as refused:
             remember_sources(filled.root, [tmp_path / "copy"])
-        assert f"relaymesh pipeline source move {filled.source.id} {tmp_path}/copy" in refused.value.hint
+        assert (
+            f"relaymesh pipeline source move {filled.source.id} {quote(str(tmp_path / 'copy'))}"
+            in refused.value.hint
+        )
 
     @pytest.mark.parametrize("original", ["there", "gone", "replaced"])
     def test_a_copy_that_went_its_own_way_is_refused_with_the_first_event_that_differs(
@@ -116,7 +120,7 @@ class TestCopied:
             copy = copy.rename(filled.data)
         with pytest.raises(Conflict, match="has diverged: event 55 is the first") as refused:
             remember_sources(filled.root, [copy])
-        assert f"source move {filled.source.id} {copy} --as-new" in refused.value.hint
+        assert f"source move {filled.source.id} {quote(str(copy))} --as-new" in refused.value.hint
         assert known_sources(filled.root) == {filled.source.id: filled.source}
         if original == "replaced":
             assert "has diverged" in filled.refused()
@@ -228,7 +232,7 @@ class TestOlderWarehouses:
         (filled.root / "sources.json").write_text(json.dumps(both))
         with pytest.raises(Conflict, match="hold the same mesh: its events count twice") as refused:
             remember_sources(filled.root, [filled.data])
-        assert f"source forget {tmp_path}/copy" in refused.value.hint
+        assert f"source forget {quote(str(tmp_path / 'copy'))}" in refused.value.hint
 
 
 class TestTheFile:
