@@ -63,7 +63,7 @@ proof: $(VENV)/.dev ## the long runs: seeds, crashes, bit flips, planted bugs, h
 	$(BIN)/python -m relaymesh.testing.simulate --seeds 100000 --jobs $(JOBS) --json
 	$(BIN)/python -m relaymesh.testing.crashes --states 500000 --jobs $(JOBS) --json
 	$(BIN)/python -m relaymesh.testing.crashes --bit-flips --jobs $(JOBS) --json
-	$(BIN)/python -m relaymesh.testing.planted
+	$(BIN)/python -m relaymesh.testing.planted --seeds 2000
 	$(BIN)/python -m tests.kernel.tasks.scene --scenarios 10000
 	$(BIN)/python -m tests.hostile --calls 100000 --over embedded --json
 	for over in http websocket-json websocket-msgpack filebus; do \
