@@ -9,12 +9,23 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["GROUP", "PRIVATE", "READABLE", "Modes", "apply_modes", "create_file", "make_folder", "set_mode"]
+__all__ = [
+    "GROUP",
+    "PRIVATE",
+    "READABLE",
+    "Modes",
+    "apply_modes",
+    "create_file",
+    "make_folder",
+    "replace_file",
+    "set_mode",
+]
 
 log = logging.getLogger("relaymesh.modes")
 
@@ -47,6 +58,19 @@ def create_file(path: str | Path, flags: int, mode: int = PRIVATE.file, *, dir_f
         os.close(descriptor)
         raise
     return descriptor
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace the file: it has the old or the new content, never a part."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = create_file(draft, os.O_WRONLY | os.O_EXCL)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def make_folder(path: Path, mode: int = PRIVATE.folder) -> list[Path]:

@@ -13,8 +13,8 @@ import json
 import time
 from pathlib import Path
 
-from relaymesh.agents.places import replace_file
 from relaymesh.errors import MeshError
+from relaymesh.modes import replace_file
 from relaymesh.server.security.tokens import TokenFile
 
 __all__ = ["TOKEN_LIFE_S", "AgentTokens"]

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from relaymesh.agents.places import replace_file
 from relaymesh.client.discovery import Found, running_node
 from relaymesh.client.settings import RemoteSettings
 from relaymesh.client.websocket import WebSocketSession
 from relaymesh.errors import MeshError, Unreachable
+from relaymesh.modes import replace_file
 
 __all__ = ["NodeLink"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from relaymesh.agents.places import replace_file
+from relaymesh.modes import replace_file
 
 __all__ = ["Answer", "Order", "Orders", "ask"]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 
-from relaymesh.modes import create_file, make_folder
+from relaymesh.modes import make_folder, replace_file
 
-__all__ = ["Places", "replace_file"]
+__all__ = ["Places"]
 
 
 class Places:
@@ -65,16 +64,3 @@ class Places:
 
 
 _MARK_LENGTH = 16
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Replace the file: it has the old or the new content, never a part."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = create_file(draft, os.O_WRONLY | os.O_EXCL)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise

@@ -20,13 +20,14 @@ from relaymesh.agents.declarations import Team
 from relaymesh.agents.member import Tell
 from relaymesh.agents.node_link import NodeLink
 from relaymesh.agents.orders import Answer, Order, Orders
-from relaymesh.agents.places import Places, replace_file
+from relaymesh.agents.places import Places
 from relaymesh.agents.run_records import RunRecords
 from relaymesh.agents.takeover import end_marked_with, lock_when_free
 from relaymesh.agents.team_file import read_sound, team_of
 from relaymesh.agents.team_status import TeamStatus
 from relaymesh.errors import MeshError
 from relaymesh.kernel.tasks.commands import Abandon
+from relaymesh.modes import replace_file
 from relaymesh.server.address import server_folder
 from relaymesh.server.security.tokens import TokenFile
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from relaymesh.agents.places import Places, replace_file
+from relaymesh.agents.places import Places
+from relaymesh.modes import replace_file
 
 __all__ = ["TeamStatus", "read_status"]
 

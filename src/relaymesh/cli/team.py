@@ -16,7 +16,7 @@ import typer
 
 from relaymesh.agents.declarations import Team
 from relaymesh.agents.orders import Order, ask
-from relaymesh.agents.places import Places, replace_file
+from relaymesh.agents.places import Places
 from relaymesh.agents.team_file import FILE_NAME, read_sound
 from relaymesh.agents.team_status import read_status
 from relaymesh.cli.commands import directory_command
@@ -25,6 +25,7 @@ from relaymesh.cli.followed import followed
 from relaymesh.cli.options import Call
 from relaymesh.cli.table import Column, short_id
 from relaymesh.errors import DirectoryInUse, MeshError, NotFound, Unreachable
+from relaymesh.modes import replace_file
 from relaymesh.node.disk import RealLock
 
 KEEPER = "relaymesh.agents.keeper"

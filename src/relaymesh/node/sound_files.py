@@ -7,13 +7,12 @@ file of settings that was broken while the node ran does not keep it from starti
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
 import msgspec
 
 from relaymesh.errors import MeshError
-from relaymesh.modes import create_file
+from relaymesh.modes import replace_file
 from relaymesh.wire.parameters import Value, checked
 
 __all__ = ["SoundFiles", "keep", "kept_in"]
@@ -33,12 +32,8 @@ _decoder = msgspec.json.Decoder(SoundFiles)
 
 def keep(path: Path, files: SoundFiles) -> None:
     """Replace what is kept. Not synced: it serves the next start of a process, not of the machine."""
-    draft = path.with_name(f"{path.name}.new")
     try:
-        descriptor = create_file(draft, os.O_WRONLY | os.O_TRUNC)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(files))
-        draft.replace(path)
+        replace_file(path, msgspec.json.encode(files))
     except OSError as error:
         log.warning("the settings in force could not be kept in %s: %s", path, error)
 
